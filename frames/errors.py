@@ -1,0 +1,47 @@
+"""The exceptions of Cactus.
+
+CactusError
+├── UsageError          wrong input: an option, a setting, a file, a run id (exit status 2)
+├── CallError           a model call gave no usable reply; the frame's step fails
+│   ├── TransportError  the provider could not be reached or kept failing, after all retries
+│   ├── ReplyCutError   the reply was cut off at its length limit
+│   └── RefusedError    the model declined to answer
+└── LimitError          a limit of the run was reached; a result with a status, not a failure
+
+A message says what happened and what to do about it. Frame ids are added where the frame is known.
+"""
+
+
+class CactusError(Exception):
+    """Base of everything that Cactus raises on purpose."""
+
+
+class UsageError(CactusError):
+    """Wrong input. The message names the option, setting, file or run, and the remedy."""
+
+
+class CallError(CactusError):
+    """A model call that gave no usable reply."""
+
+
+class TransportError(CallError):
+    """The provider could not be reached, or kept failing after all retries."""
+
+
+class ReplyCutError(CallError):
+    """The reply was cut off at its length limit: half an answer is none."""
+
+
+class RefusedError(CallError):
+    """The model declined to answer."""
+
+
+class LimitError(CactusError):
+    """A limit of the whole run was reached.
+
+    ``name`` is the setting that set it (``max_calls``).
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name

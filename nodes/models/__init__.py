@@ -1,0 +1,1 @@
+"""Models: how one is named, resolved and called."""
