@@ -1,0 +1,94 @@
+"""Limits of a run, and the bound on frames, calls and steps that its settings imply.
+
+The bound is computed before anything is spent. It counts the worst case: every task is split as far as it may
+be, every answer is rejected until the last attempt.
+"""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Model calls that one use of each component makes: 0 for plain code, 1 for a model."""
+
+    atomize: int = 0
+    decompose: int = 1
+    solve: int = 1
+    aggregate: int = 1
+    verify: int = 0
+
+
+class Bound(TypedDict):
+    """The most that a run can need. ``steps`` are supersteps of the graph: one checkpoint each."""
+
+    frames: int
+    calls: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What bounds the tree of frames.
+
+    ``depth`` is the depth at which every task is solved directly, ``split_depth`` the one from which no
+    atomizer lets a task be split (``depth`` where it depends on the task), ``subtasks`` the most of one plan
+    (``None``: no limit but ``frames``).
+    """
+
+    depth: int
+    split_depth: int
+    subtasks: int | None
+    attempts: int
+    frames: int
+    calls: int | None = None
+
+
+def bound(shape: Shape, costs: Costs) -> Bound:
+    """Return the most frames, model calls and steps that a run of this shape can need."""
+    levels = min(shape.depth, shape.split_depth)
+    fan_out = shape.frames if shape.subtasks is None else shape.subtasks
+    frames = min(_full_tree(levels, fan_out, shape.frames), max(shape.frames, 1))
+    calls = min(_calls_of_frames(frames, levels, shape, costs), _calls_of_tree(levels, fan_out, shape, costs))
+    if shape.calls is not None:
+        calls = min(calls, shape.calls)
+    return Bound(frames=frames, calls=calls, steps=frames * (2 + 3 * shape.attempts))
+
+
+def _full_tree(levels: int, fan_out: int, most: int) -> int:
+    """Frames of the full tree, counted no further than ``most``."""
+    total, level = 1, 1
+    for _ in range(levels):
+        level *= fan_out
+        total += level
+        if total >= most or not level:
+            break
+    return total
+
+
+def _leaf(depth: int, shape: Shape, costs: Costs) -> int:
+    """Most calls of a frame that is solved directly at ``depth``."""
+    attempts = shape.attempts * (costs.solve + costs.verify)
+    asked = costs.atomize if depth < shape.depth else 0
+    split = costs.decompose if depth < min(shape.depth, shape.split_depth) else 0
+    return asked + split + attempts
+
+
+def _inner(costs: Costs) -> int:
+    return costs.atomize + costs.decompose + costs.aggregate + costs.verify
+
+
+def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> int:
+    """Most calls of any tree of ``frames`` frames: each costs what the dearest kind of frame costs."""
+    leaf = max(_leaf(0, shape, costs), _leaf(levels, shape, costs))
+    if frames == 1 or levels == 0:
+        return leaf * frames
+    return max(_inner(costs) + (frames - 1) * max(leaf, _inner(costs)), leaf)
+
+
+def _calls_of_tree(levels: int, fan_out: int, shape: Shape, costs: Costs) -> int:
+    """Most calls of any tree of this depth and fan-out, whatever its number of frames."""
+    calls = _leaf(levels, shape, costs)
+    for depth in reversed(range(levels)):
+        calls = max(_leaf(depth, shape, costs), _inner(costs) + fan_out * calls)
+    return calls

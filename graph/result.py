@@ -1,0 +1,97 @@
+"""What a run gives: the result of the Python API, which is also the JSON document of the command line."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from frames.limits import Bound
+from frames.state import SCHEMA, Call, Status
+from frames.trace import TraceType
+
+
+@dataclass(frozen=True)
+class SolveTrace:
+    """One decision: see ``frames.trace``."""
+
+    type: TraceType
+    task: str
+    detail: str
+    depth: int
+    attempt: int
+    frame: str
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """The outcome of a run.
+
+    ``output`` is the accepted answer, ``None`` where there is none. ``partial`` is what was found before a
+    limit was reached. ``gaps`` say which frames have no answer and why, ``notes`` what the machine decided and
+    why. ``usage`` counts the model calls that gave a reply.
+    """
+
+    success: bool
+    output: str | None
+    traces: list[SolveTrace]
+    duration_ms: int
+    status: Status
+    run_id: str
+    partial: str | None = None
+    gaps: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    frames: int = 0
+    bound: Bound | None = None
+    usage: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document, its ``schema`` first."""
+        return {"schema": SCHEMA, "run_id": self.run_id, "status": self.status, **asdict(self)}
+
+
+def from_state(
+    values: Mapping[str, Any], run_id: str, bound: Bound | None, unfinished: Status = "interrupted"
+) -> SolveResult:
+    """Return the result that a run's state holds; ``unfinished`` is the status of one that has not ended."""
+    ended = values.get("status") is not None
+    return SolveResult(
+        success=bool(values.get("success")) and ended,
+        output=values.get("output") if ended else None,
+        traces=[SolveTrace(**trace) for trace in values.get("traces", [])],
+        duration_ms=values.get("duration_ms", 0),
+        status=values["status"] if ended else unfinished,
+        run_id=run_id,
+        partial=values.get("partial"),
+        gaps=values.get("gaps", []),
+        notes=values.get("notes", []),
+        frames=values.get("frames", 0),
+        bound=bound,
+        usage=usage(values.get("calls", [])),
+    )
+
+
+def usage(calls: list[Call]) -> dict[str, Any]:
+    """Return the account of ``calls``: totals, and by frame and role."""
+    return {
+        "calls": len(calls),
+        "repeated_calls": 0,
+        "replayed_calls": 0,
+        **_tokens(calls),
+        "usd": None,
+        "estimated": any(call["estimated"] for call in calls),
+        "by_frame": _grouped(calls, "frame"),
+        "by_role": _grouped(calls, "role"),
+    }
+
+
+def _tokens(calls: list[Call]) -> dict[str, int]:
+    return {
+        "input_tokens": sum(call["input_tokens"] for call in calls),
+        "output_tokens": sum(call["output_tokens"] for call in calls),
+    }
+
+
+def _grouped(calls: list[Call], key: str) -> dict[str, dict[str, int]]:
+    groups: dict[str, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(call[key], []).append(call)  # type: ignore[literal-required]
+    return {name: {"calls": len(made), **_tokens(made)} for name, made in groups.items()}

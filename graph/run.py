@@ -1,0 +1,73 @@
+"""A run: the graph driven from a task to its result, its events on the way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+
+from frames.errors import UsageError
+from frames.state import Status
+from frames.text import clean
+from graph.bound import bound_of
+from graph.build import Solver
+from graph.result import SolveResult, from_state
+from nodes.context import Context
+
+SPARE_STEPS = 10
+"""Steps above the bound before LangGraph's own brake: the machine ends by its limits, not by this."""
+
+
+async def run(
+    graph: Solver, context: Context, task: str, run_id: str, control: RunControl | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """Solve ``task`` and yield the run's events; the last is ``end``, with the result's document.
+
+    Args:
+        graph: compiled with a checkpointer.
+        context: the settings and components.
+        task: what to solve.
+        run_id: the run's name, which is its LangGraph thread.
+        control: asked to drain, the run ends after the step under way, with status ``cancelled``.
+
+    Raises:
+        UsageError: the task is blank.
+    """
+    if not task.strip():
+        raise UsageError("the task is empty: say what to solve")
+    config = _config(context, run_id)
+    unfinished: Status = "interrupted"
+    try:
+        async for event in graph.astream(
+            {"task": clean(task)},
+            config,
+            context=context,
+            stream_mode="custom",
+            durability="sync",
+            control=control,
+        ):
+            yield event
+    except GraphDrained:
+        unfinished = "cancelled"
+    result = await result_of(graph, context, run_id, unfinished)
+    yield {"event": "end", "result": result.to_dict()}
+
+
+async def result_of(
+    graph: Solver, context: Context, run_id: str, unfinished: Status = "interrupted"
+) -> SolveResult:
+    """Return the result of a run as its last checkpoint has it."""
+    snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
+    bound = await asyncio.to_thread(bound_of, context)
+    return from_state(snapshot.values, run_id, bound, unfinished)
+
+
+def _config(context: Context, run_id: str) -> RunnableConfig:
+    return {
+        "configurable": {"thread_id": run_id},
+        "recursion_limit": bound_of(context)["steps"] + SPARE_STEPS,
+        "run_name": f"cactus {run_id}",
+        "metadata": {"profile": context.profile},
+    }

@@ -1,0 +1,142 @@
+"""The solver that Python users import: the machine with its components, as one object."""
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+from langchain_core.runnables import Runnable
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+
+from frames.errors import UsageError
+from frames.limits import Bound
+from graph.bound import bound_of
+from graph.build import make_graph
+from graph.loop import LoopThread
+from graph.result import SolveResult, SolveTrace
+from graph.run import run
+from nodes import aggregate, atomize, retry, solve, verify
+from nodes.aggregate import Aggregator
+from nodes.atomize import Atomizer
+from nodes.context import Components, Context
+from nodes.decompose import Decomposer
+from nodes.models.resolve import ModelLike, Models
+from nodes.verify import Verifier
+
+
+class RecursiveTaskSolver:
+    """Splits a task that is too big for one call, solves the parts, checks and combines them.
+
+    The ``classic`` profile, with the defaults of its seed (``RecursiveTaskSolver`` of tnsai's roma package).
+
+    Args:
+        solver: the model that answers atomic tasks and combines sub-results: a LangChain chat model, a
+            ``provider:model`` string, or a callable ``str -> str``, sync or async.
+        decomposer: splits a task: ``(task, depth) -> list[str]``; none means: solve it directly.
+        atomizer: ``(task, depth) -> bool``; by default atomic from depth 3.
+        verifier: ``(task, result, attempt) -> Verdict``; by default every answer is accepted.
+        aggregator: ``(task, results) -> str``; by default the solver is asked.
+        max_depth: depth at which every task is solved directly, 0 or more.
+        max_retries: attempts per atomic task, the first included, 1 or more.
+        feedback_on_retry: whether a retry is told why the last answer was rejected.
+        checkpointer: where steps are kept; by default in memory, for the length of one call.
+        settings: further settings (``max_frames``, ``deadline``, …): see ``nodes.settings``.
+
+    Raises:
+        UsageError: a setting is out of its range, or a component is no function; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        solver: ModelLike,
+        decomposer: Decomposer,
+        atomizer: Atomizer | None = None,
+        verifier: Verifier | None = None,
+        aggregator: Aggregator | None = None,
+        max_depth: int = 5,
+        max_retries: int = 2,
+        feedback_on_retry: bool = False,
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        context = Context.checked(
+            max_depth=max_depth, max_retries=max_retries, feedback_on_retry=feedback_on_retry, **settings
+        )
+        models = Models(context.call_timeout)
+        _check_functions(atomizer=atomizer, decomposer=decomposer, verifier=verifier, aggregator=aggregator)
+        parts = Components(
+            atomizer=atomizer or atomize.depth_based(3),
+            decomposer=decomposer,
+            executor=solve.direct(solver),
+            aggregator=aggregator or aggregate.llm_based(solver),
+            verifier=verifier or verify.always_accept(),
+            retry=retry.with_feedback if feedback_on_retry else retry.same_task,
+        )
+        _resolve_models(parts, models)
+        self.context = context.with_components(parts, models)
+        self._checkpointer = checkpointer
+        self._thread: LoopThread | None = None
+
+    @property
+    def bound(self) -> Bound:
+        """The most frames, model calls and steps that a run can need."""
+        return bound_of(self.context)
+
+    def solve(self, task: str, *, run_id: str | None = None) -> SolveResult:
+        """Return the result of ``task``; works inside a running event loop (a notebook) too."""
+        if self._thread is None:
+            self._thread = LoopThread()
+        return self._thread.run(self.asolve(task, run_id=run_id))
+
+    async def asolve(self, task: str, *, run_id: str | None = None) -> SolveResult:
+        """Return the result of ``task``."""
+        document: dict[str, Any] = {}
+        async for event in self.astream(task, run_id=run_id):
+            if event["event"] == "end":
+                document = event["result"]
+        return _from_document(document)
+
+    async def astream(self, task: str, *, run_id: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Yield the run's events (``frames.events``) as they happen; the last is ``end``, with the result."""
+        graph = make_graph(self._checkpointer or InMemorySaver())
+        async for event in run(graph, self.context, task, run_id or str(uuid.uuid4())):
+            yield event
+
+    def close(self) -> None:
+        """End what was started for the solver: its event loop, the embedded model."""
+        self.context.models.close()
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check_functions(**components: object) -> None:
+    for name, component in components.items():
+        if component is not None and not callable(component):
+            raise UsageError(f"{name} must be a function, not {type(component).__name__}")
+    if components["decomposer"] is None:
+        raise UsageError("decomposer is required: a function (task, depth) -> list of subtask texts")
+
+
+def _resolve_models(parts: Components, models: Models) -> None:
+    """Resolve every model that a component names, so that a wrong one is refused before a run starts."""
+    for component in (parts.atomizer, parts.decomposer, parts.executor, parts.aggregator, parts.verifier):
+        model: Any = getattr(component, "model", None)
+        if isinstance(model, str):
+            models.resolve(model)
+        elif model is not None and not callable(model) and not isinstance(model, Runnable):
+            raise UsageError(
+                f"solver must be a chat model, provider:model or a callable, not {type(model).__name__}"
+            )
+
+
+def _from_document(document: dict[str, Any]) -> SolveResult:
+    values = {key: value for key, value in document.items() if key != "schema"}
+    return SolveResult(**{**values, "traces": [SolveTrace(**trace) for trace in values["traces"]]})

@@ -1,0 +1,221 @@
+"""Where runs live: LangGraph's checkpoints of every step, and a table of the runs, in one database.
+
+A file is SQLite in WAL mode with ``synchronous=NORMAL``: a killed process loses nothing, a power cut at most
+the last steps. A ``postgresql://`` address is PostgreSQL. Both are safe under several processes.
+"""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
+
+import aiosqlite
+import platformdirs
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from frames.errors import UsageError
+from frames.text import one_line
+
+BUSY_SECONDS = 60
+"""How long a process waits for another's write to the same file."""
+
+_TABLE = """CREATE TABLE IF NOT EXISTS cactus_runs (
+    run_id TEXT PRIMARY KEY, started TEXT NOT NULL, task TEXT NOT NULL, status TEXT NOT NULL,
+    settings TEXT NOT NULL, bound TEXT NOT NULL)"""
+_INSERT = "INSERT INTO cactus_runs (run_id, started, task, status, settings, bound) "
+_INSERT += "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING RETURNING run_id"
+_SELECT = "SELECT run_id, started, task, status, settings, bound FROM cactus_runs"
+
+
+class Run(TypedDict):
+    """One run as the table has it. ``started`` is ISO 8601 in UTC; ``status`` is ``running`` until it ends."""
+
+    run_id: str
+    started: str
+    task: str
+    status: str
+    settings: dict[str, Any]
+    bound: dict[str, int]
+
+
+class _Connection(Protocol):
+    """The one thing that differs between the databases: how a statement is run."""
+
+    async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run a statement with ``?`` places, commit it, and return its rows."""
+        ...
+
+
+class RunExistsError(UsageError):
+    """A run of that name is already there."""
+
+
+class Store:
+    """The runs of one database. ``saver`` keeps the checkpoints."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], connection: _Connection) -> None:
+        self.saver = saver
+        self._connection = connection
+
+    async def add(self, run_id: str, task: str, settings: dict[str, Any], bound: dict[str, int]) -> None:
+        """Enter a run that starts now.
+
+        Raises:
+            RunExistsError: the name is taken.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        values = (run_id, now, task, "running", json.dumps(settings), json.dumps(bound))
+        if not await self._connection.execute(_INSERT, *values):
+            raise RunExistsError(f"run {run_id} exists already: see `cactus show {run_id}`, or take another --run-id")
+
+    async def set_status(self, run_id: str, status: str) -> None:
+        """Note how a run ended."""
+        await self._connection.execute("UPDATE cactus_runs SET status = ? WHERE run_id = ?", status, run_id)
+
+    async def find(self, run_id: str) -> Run | None:
+        """Return the run of that name; ``None`` where there is none."""
+        rows = await self._connection.execute(f"{_SELECT} WHERE run_id = ?", run_id)
+        return _run(rows[0]) if rows else None
+
+    async def runs(self, limit: int = 50) -> list[Run]:
+        """Return the latest runs, the newest first."""
+        rows = await self._connection.execute(f"{_SELECT} ORDER BY started DESC, run_id DESC LIMIT ?", limit)
+        return [_run(row) for row in rows]
+
+
+def default_path() -> Path:
+    """Return the file in the user's data folder where runs live unless told otherwise."""
+    return platformdirs.user_data_path("cactus", appauthor=False) / "runs.db"
+
+
+@asynccontextmanager
+async def open_store(where: str | Path | None = None) -> AsyncIterator[Store]:
+    """Open the database of runs, made where it is missing.
+
+    Args:
+        where: a file, or an address that starts with ``postgresql://``; by default ``default_path()``.
+
+    Raises:
+        UsageError: it cannot be opened; the message names it and the remedy.
+    """
+    address = str(where or default_path())
+    opened = _postgres(address) if address.startswith(("postgresql://", "postgres://")) else _sqlite(Path(address))
+    async with opened as store:
+        yield store
+
+
+def serializer() -> JsonPlusSerializer:
+    """Return the serializer of checkpoints: strict, for the state holds plain values alone."""
+    return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+class _Sqlite:
+    def __init__(self, saver: AsyncSqliteSaver) -> None:
+        self._saver = saver
+
+    async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        async with self._saver.lock, self._saver.conn.execute(statement, values) as cursor:
+            rows = [tuple(row) for row in await cursor.fetchall()]
+            await self._saver.conn.commit()
+            return rows
+
+
+@asynccontextmanager
+async def _sqlite(path: Path) -> AsyncIterator[Store]:
+    try:
+        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+        connection = await aiosqlite.connect(path, timeout=BUSY_SECONDS)
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(f"cannot open {path}: {error}; name another file with --db") from error
+    try:
+        yield await _ready(connection, path)
+    finally:
+        await connection.close()
+
+
+async def _ready(connection: aiosqlite.Connection, path: Path) -> Store:
+    saver = AsyncSqliteSaver(connection, serde=serializer())
+    store = Store(saver, _Sqlite(saver))
+    try:
+        await _turn_on_wal(connection)
+        await connection.execute("PRAGMA synchronous=NORMAL")
+        await saver.setup()
+        await store._connection.execute(_TABLE)  # noqa: SLF001  # its own module
+    except sqlite3.Error as error:
+        raise UsageError(f"cannot use {path} as a database of runs: {error}; name another file with --db") from error
+    return store
+
+
+async def _turn_on_wal(connection: aiosqlite.Connection) -> None:
+    """Switch to WAL; two processes that do so at once may lock each other out in spite of the time-out."""
+    for _ in range(50):
+        try:
+            await connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
+    raise sqlite3.OperationalError("database is locked by another process")
+
+
+class _Postgres:
+    def __init__(self, connection: Any, lock: asyncio.Lock) -> None:
+        self._connection, self._lock = connection, lock
+
+    async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        async with self._lock:
+            cursor = await self._connection.execute(statement.replace("?", "%s"), values)
+            return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
+
+
+@asynccontextmanager
+async def _postgres(address: str) -> AsyncIterator[Store]:
+    try:
+        import psycopg
+        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+    except ImportError as error:
+        raise UsageError("PostgreSQL needs a package: pip install 'cactus-solver[postgres]'") from error
+    try:
+        async with AsyncPostgresSaver.from_conn_string(address, serde=serializer()) as saver:
+            await _set_up(saver)
+            store = Store(saver, _Postgres(saver.conn, saver.lock))
+            await store._connection.execute(_TABLE)  # noqa: SLF001  # its own module
+            yield store
+    except psycopg.OperationalError as error:
+        raise UsageError(f"cannot reach PostgreSQL: {one_line(str(error), 300)}; check --db") from error
+
+
+async def _set_up(saver: Any) -> None:
+    """Make the tables; processes that start at once take turns, for the migrations are not made for two."""
+    # polled, not awaited: a statement that waits would hold up the other's CREATE INDEX CONCURRENTLY
+    while not await _locked(saver):
+        await asyncio.sleep(0.05)
+    try:
+        await saver.setup()
+    finally:
+        await saver.conn.execute("SELECT pg_advisory_unlock(hashtext('cactus'))")
+
+
+async def _locked(saver: Any) -> bool:
+    cursor = await saver.conn.execute("SELECT pg_try_advisory_lock(hashtext('cactus')) AS locked")
+    return bool((await cursor.fetchone())["locked"])
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    run_id, started, task, status, settings, bound = row
+    return Run(
+        run_id=run_id,
+        started=started,
+        task=task,
+        status=status,
+        settings=json.loads(settings),
+        bound=json.loads(bound),
+    )

@@ -1,0 +1,63 @@
+"""A model's reply: its text, what it cost, and whether it is an answer at all."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from frames.errors import RefusedError, ReplyCutError
+from frames.text import clean, estimate_tokens, one_line
+
+_CUT = {"length", "max_tokens", "model_length"}
+_REFUSED = {"content_filter", "refusal", "safety", "prohibited_content", "guardrail_intervened"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one model call gave. ``estimated``: the model reported no usage. ``finish``: why it stopped."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    estimated: bool = False
+    finish: str | None = None
+    refusal: str | None = None
+
+
+def from_text(prompt: str, text: str) -> Reply:
+    """Return the reply of a plain callable, its usage estimated."""
+    return Reply(clean(text), estimate_tokens(prompt), estimate_tokens(text), estimated=True)
+
+
+def from_message(prompt: str, message: BaseMessage) -> Reply:
+    """Return the reply that a chat model's message holds."""
+    text = str(message.text)
+    usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
+    metadata: dict[str, Any] = message.response_metadata
+    finish = metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason")
+    return Reply(
+        text=clean(text),
+        input_tokens=usage["input_tokens"] if usage else estimate_tokens(prompt),
+        output_tokens=usage["output_tokens"] if usage else estimate_tokens(text),
+        estimated=not usage,
+        finish=str(finish).lower() if finish else None,
+        refusal=message.additional_kwargs.get("refusal"),
+    )
+
+
+def answer(reply: Reply, model: str) -> str:
+    """Return the reply's text.
+
+    Raises:
+        ReplyCutError: it was cut off at its length limit.
+        RefusedError: the model declined.
+    """
+    if reply.finish in _CUT:
+        raise ReplyCutError(
+            f"{model} cut its reply off at its length limit after {reply.output_tokens} tokens; "
+            "allow longer replies, use another model, or split the task further"
+        )
+    if reply.refusal or reply.finish in _REFUSED:
+        said = f": {one_line(str(reply.refusal or reply.text), 200)}" if reply.refusal or reply.text else ""
+        raise RefusedError(f"{model} declined to answer{said}; rephrase the task or use another model")
+    return reply.text

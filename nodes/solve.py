@@ -1,0 +1,55 @@
+"""Solve: answer an atomic task."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Protocol
+
+from frames import trace
+from frames.text import clean
+from nodes.component import Ask, ComponentError, ModelComponent, use
+from nodes.models.resolve import ModelLike
+from nodes.step import Step, Update, node
+
+
+class Executor(Protocol):
+    """Answers an atomic task."""
+
+    def __call__(self, task: str, /) -> str | Awaitable[str]:
+        """Return an answer to ``task``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Direct(ModelComponent):
+    """Gives a model the task's text, nothing before or behind it."""
+
+    model: ModelLike | None = None
+
+    async def __call__(self, task: str, /, *, ask: Ask) -> str:
+        return await ask(task, model=self.model)
+
+
+def direct(model: ModelLike | None = None) -> Direct:
+    """Return an executor that asks ``model`` (by default the run's model for the role)."""
+    return Direct(model)
+
+
+@node("solve")
+async def solve(step: Step) -> Update:
+    """Answer the frame's task and send the answer to ``verify``."""
+    frame = step.frame
+    task = step.context.components.retry(frame["task"], frame["feedback"])
+    answer = text_of(await use(step.context.components.executor, task, ask=step.ask), "solver")
+    step.emit_answer(answer)
+    return step.go("verify", answer=answer, traces=[trace.solved(frame, answer)])
+
+
+def text_of(answer: object, component: str) -> str:
+    """Return ``answer``, made safe to store.
+
+    Raises:
+        ComponentError: it is no text.
+    """
+    if not isinstance(answer, str):
+        raise ComponentError(f"the {component} returned {type(answer).__name__}, not a text")
+    return clean(answer)

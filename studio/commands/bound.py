@@ -1,0 +1,24 @@
+"""``cactus bound``: what a run can cost at most, before it starts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.commands.options import json_option, shape_options
+
+
+@click.command("bound", epilog="\b\nExamples:\n  cactus bound --max-subtasks 5\n  cactus bound --max-depth 2 -c verifier=llm --json")
+@shape_options
+@json_option
+def command(config: Path | None, pairs: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Print the most frames and model calls that a run with these options can need."""
+    from graph.bound import bound_of
+    from studio.options import choose
+
+    most = bound_of(choose(given, pairs, config, needs_model=False).context)
+    if as_json:
+        click.echo(json.dumps(most))
+    else:
+        click.echo(f"at most {most['frames']} frames and {most['calls']} model calls, in {most['steps']} steps")

@@ -1,0 +1,64 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from frames.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHAPE = [
+    click.option("--profile", type=click.Choice(["classic"]), help="Which of the published systems to follow."),
+    click.option("--max-depth", type=int, metavar="N", help="Depth at which every task is solved directly.  [5]"),
+    click.option("--max-retries", type=int, metavar="N", help="Attempts per atomic task, the first included.  [2]"),
+    click.option("--max-subtasks", type=int, metavar="N", help="Most subtasks of one plan.  [no limit]"),
+    click.option("--max-frames", type=int, metavar="N", help="Most frames of the whole run.  [1000]"),
+    click.option("--max-calls", type=int, metavar="N", help="Most model calls of the whole run.  [no limit]"),
+    click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings: YAML, JSON or TOML."),
+    click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="One setting, such as -c atomizer=llm."),
+]
+
+_RUN = [
+    click.option("--model", metavar="PROVIDER:NAME", help="Model of every role; scripted:FILE or local.  [$CACTUS_MODEL]"),
+    click.option(
+        "--role-model", "role_model", multiple=True, metavar="ROLE=MODEL", help="One role's model; may be repeated."
+    ),
+    click.option("--max-tokens", type=int, metavar="N", help="Tokens after which no call is made.  [no limit]"),
+    click.option("--deadline", type=float, metavar="SECONDS", help="When the run ends at the latest.  [none]"),
+]
+
+db_option = click.option("--db", metavar="FILE|postgresql://…", help="Where runs live.  [the user's data folder]")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress.")
+
+
+def shape_options(command: F) -> F:
+    """Add the options that bound a run."""
+    return _with(_SHAPE, command)
+
+
+def run_options(command: F) -> F:
+    """Add the options of a run with a model."""
+    return _with([*_RUN, *_SHAPE], command)
+
+
+def role_models(given: tuple[str, ...]) -> dict[str, str]:
+    """Return the ``ROLE=MODEL`` options as a mapping.
+
+    Raises:
+        UsageError: one is not of that form.
+    """
+    split = [text.partition("=") for text in given]
+    for text, (role, equals, model) in zip(given, split, strict=True):
+        if not (role and equals and model):
+            raise UsageError(f"--role-model {text}: must be ROLE=PROVIDER:NAME, such as solve=openai:gpt-5-mini")
+    return {role: model for role, _, model in split}
+
+
+def _with(options: list[Callable[[F], F]], command: F) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command

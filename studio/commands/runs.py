@@ -1,0 +1,34 @@
+"""``cactus runs``: the runs of a database."""
+
+import asyncio
+import json
+from typing import Any
+
+import click
+
+from studio.commands.options import db_option, json_option
+
+
+@click.command("runs", epilog="\b\nExamples:\n  cactus runs\n  cactus runs --limit 5 --json")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The latest N runs.")
+@db_option
+@json_option
+def command(limit: int, db: str | None, as_json: bool) -> None:
+    """List the latest runs, the newest first."""
+    rows = asyncio.run(_rows(db, limit))
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    from studio.render import print_runs
+
+    print_runs(rows, Console())
+
+
+async def _rows(db: str | None, limit: int) -> list[dict[str, Any]]:
+    from studio.options import database
+    from graph.store import open_store
+
+    async with open_store(database(db)) as store:
+        return [{**row, "profile": row["settings"].get("profile", "classic")} for row in await store.runs(limit)]

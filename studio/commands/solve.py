@@ -1,0 +1,99 @@
+"""``cactus solve``: a task in, a checked answer out."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from frames.errors import UsageError
+from studio.commands.options import db_option, json_option, quiet_option, role_models, run_options
+
+EPILOG = """\b
+Examples:
+  cactus solve "Write a migration guide from REST to gRPC" --model openai:gpt-5-mini
+  cactus solve --file task.md --model local --max-depth 1
+  echo "Summarise this: …" | cactus solve - --json --quiet
+  cactus solve "…" --role-model verify=openai:gpt-5 -c verifier=llm --max-calls 50
+
+\b
+Exit status: 0 an accepted answer, 1 none, 2 wrong use, 3 a limit was reached, 130 stopped by Ctrl-C."""
+
+
+@click.command("solve", epilog=EPILOG)
+@click.argument("task", required=False)
+@click.option("--file", "file", type=click.Path(path_type=Path), metavar="PATH", help="Read the task from a file.")
+@run_options
+@db_option
+@click.option("--run-id", metavar="ID", help="Name of the run.  [a new one]")
+@json_option
+@quiet_option
+def command(
+    task: str | None,
+    file: Path | None,
+    db: str | None,
+    run_id: str | None,
+    role_model: tuple[str, ...],
+    config: Path | None,
+    pairs: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Solve TASK; - reads it from standard input."""
+    text = read_task(task, file)
+    from studio.options import choose  # LangGraph takes a second or two to import
+
+    chosen = choose({**given, "db": db, "role_models": role_models(role_model)}, pairs, config)
+    from studio.session import Session
+
+    session = Session(chosen.context, chosen.db, run_id, quiet=quiet)
+    finish(asyncio.run(session.solve(text)), as_json=as_json)
+
+
+def read_task(task: str | None, file: Path | None) -> str:
+    """Return the task's text, from the argument, standard input or a file.
+
+    Raises:
+        UsageError: none or both were given, the file cannot be read, or the text is blank.
+    """
+    if (task is None) == (file is None):
+        raise UsageError("give one task: TASK, - for standard input, or --file PATH")
+    text = _read(file) if file else sys.stdin.buffer.read().decode("utf-8", "replace") if task == "-" else str(task)
+    if not text.strip():
+        raise UsageError("the task is empty: say what to solve")
+    return text
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read --file {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read --file {file}: it is no UTF-8 text (byte {error.start})") from error
+
+
+def finish(document: dict[str, Any], *, as_json: bool, show: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Print the outcome and end with its exit status."""
+    if as_json:
+        click.echo(json.dumps(document, ensure_ascii=False))
+    else:
+        (show or print_outcome)(document)
+    status = {"succeeded": 0, "failed": 1, "limited": 3}.get(document["status"], 130)
+    click.get_current_context().exit(status)
+
+
+def print_outcome(document: dict[str, Any]) -> None:
+    """Print the answer on standard output; why there is none on standard error."""
+    if document["success"]:
+        click.echo(document["output"])
+        return
+    head = {"failed": "no accepted answer", "limited": "a limit was reached"}.get(document["status"], "stopped")
+    click.echo(f"cactus: {head}" + "".join(f"\n  {gap}" for gap in document["gaps"]), err=True)
+    click.echo(f"  what was done is kept: cactus show {document['run_id']}", err=True)
+    if document["partial"]:
+        click.echo(f"[no answer; found so far]\n{document['partial']}")

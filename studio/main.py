@@ -1,0 +1,70 @@
+"""The command line: ``cactus``."""
+
+import os
+import sys
+
+import click
+
+from frames.errors import UsageError
+
+VERSION = "0.1.0"
+
+
+class _Cli(click.Group):
+    """A group whose commands are imported when they are used, so that ``--help`` is quick."""
+
+    _modules = {  # noqa: RUF012  # never changed
+        "solve": "studio.commands.solve",
+        "runs": "studio.commands.runs",
+        "show": "studio.commands.show",
+        "bound": "studio.commands.bound",
+        "demo": "studio.commands.demo",
+        "doctor": "studio.commands.doctor",
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        module = self._modules.get(cmd_name)
+        if module is None:
+            return None
+        return getattr(__import__(module, fromlist=["command"]), "command")  # noqa: B009
+
+
+@click.group(cls=_Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, prog_name="cactus")
+def cli() -> None:
+    """Solve a task that is too big for one model call: split it, solve the parts, check and combine them.
+
+    \b
+    cactus demo                                       see it work: no key, no network, no model
+    cactus solve "Compare REST and gRPC" --model local
+    cactus solve --file task.md --model openai:gpt-5-mini --json
+    cactus show RUN                                   how an answer came about
+    """
+
+
+def main() -> None:
+    """Run the command line; wrong use is a message and status 2, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams
+    try:
+        cli(standalone_mode=False)
+    except UsageError as error:
+        _stop(f"cactus: {error}", 2)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _stop("cactus: stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _stop(message: str, status: int) -> None:
+    click.echo(message, err=True)
+    sys.exit(status)

@@ -1,0 +1,112 @@
+"""From options, --config, the environment and defaults to the settings of a run: explicit beats file beats
+environment beats default.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from frames.errors import UsageError
+from frames.text import one_line
+from nodes.context import Context
+from nodes.models.resolve import default_name
+
+LOCAL_DEFAULTS = {"max_depth": 2, "max_subtasks": 3}
+"""Under the embedded model: splitting rarely improves its answers, and takes minutes."""
+
+NOT_SETTINGS = {"db"}
+"""Keys of the file and the environment that are no setting of the run itself."""
+
+
+class Chosen(NamedTuple):
+    """The settings of a run, and the database it lives in (``None``: the default one)."""
+
+    context: Context
+    db: str | None
+
+
+def choose(
+    explicit: Mapping[str, Any], pairs: tuple[str, ...] = (), config: Path | None = None, *, needs_model: bool = True
+) -> Chosen:
+    """Return the settings that the four sources give together.
+
+    Args:
+        explicit: the options that were given; ``None`` is one that was not.
+        pairs: the ``key=value`` of each ``-c``.
+        config: a YAML, JSON or TOML file.
+        needs_model: whether a run without any model is wrong use.
+
+    Raises:
+        UsageError: a bad value, key or file; the message names it.
+    """
+    given = {key: value for key, value in explicit.items() if value is not None and value != {}}
+    values = _environment() | (_file(config) if config else {}) | _pairs(pairs)
+    values["role_models"] = {**values.get("role_models", {}), **given.pop("role_models", {})}
+    values |= given
+    db = values.pop("db", None)
+    values["model"] = values.get("model") or _default_model(needed=needs_model and not values["role_models"])
+    if values["model"] == "local":
+        values = LOCAL_DEFAULTS | values
+    return Chosen(Context.checked(**values), db)
+
+
+def database(given: str | None) -> str | None:
+    """Return the database that is meant where no run is started: the option, else ``$CACTUS_DB``."""
+    return given or os.environ.get("CACTUS_DB") or None
+
+
+def _default_model(*, needed: bool) -> str | None:
+    try:
+        return default_name()
+    except UsageError:
+        if needed:
+            raise
+        return None
+
+
+def _environment() -> dict[str, Any]:
+    known = {f"CACTUS_{name.upper()}": name for name in {*Context.model_fields, *NOT_SETTINGS} - {"role_models"}}
+    return {name: os.environ[variable] for variable, name in known.items() if os.environ.get(variable)}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read --config {path}: {error}") from error
+    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"--config {path}: {one_line(str(error), 200)}") from error
+    if not isinstance(values or {}, dict):
+        raise UsageError(f"--config {path}: must hold settings as key: value")
+    return {str(key).replace("-", "_"): value for key, value in (values or {}).items()}
+
+
+def _pairs(pairs: tuple[str, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"-c {pair}: must be key=value, such as -c atomizer=depth:2")
+        _put(values, key.strip().replace("-", "_"), _value(text))
+    return values
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    outer, dot, inner = key.partition(".")
+    if dot:
+        values.setdefault(outer, {})[inner] = value
+    else:
+        values[key] = value
+
+
+def _value(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return text if isinstance(value, dict) else value

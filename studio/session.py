@@ -1,0 +1,116 @@
+"""A run at the terminal: the store opened, models found, progress shown, Ctrl-C heeded, the outcome kept."""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.runtime import RunControl
+
+from frames.text import clean
+from graph.bound import bound_of
+from graph.build import make_graph
+from graph.run import result_of, run
+from graph.store import Store, open_store
+from nodes.context import Context
+from nodes.settings import ROLES
+from studio.live import LiveView
+
+LOCAL_HINT = (
+    "local is a small offline demonstration model; for better answers: export OPENAI_API_KEY=… "
+    "and --model openai:gpt-5-mini, or any --model PROVIDER:NAME"
+)
+
+
+class Session:
+    """One run of ``cactus solve``. ``db`` is where it lives, ``None`` the default; ``keep`` is off for demos."""
+
+    def __init__(
+        self, context: Context, db: str | None, run_id: str | None, *, quiet: bool = False, keep: bool = True
+    ) -> None:
+        self.context = context
+        self.run_id = clean(run_id) if run_id else new_run_id()
+        self._db = db
+        self._quiet = quiet
+        self._keep = keep
+
+    async def solve(self, task: str) -> dict[str, Any]:
+        """Return the document of the solved task.
+
+        Raises:
+            UsageError: a model, the database or the run's name will not do.
+        """
+        try:
+            await asyncio.to_thread(self._find_models)
+            if not self._keep:
+                return await self._run(task, None)
+            async with open_store(self._db) as store:
+                await store.add(self.run_id, clean(task), self._settings(), dict(bound_of(self.context)))
+                return await self._run(task, store)
+        finally:
+            self.context.models.close()
+
+    async def _run(self, task: str, store: Store | None) -> dict[str, Any]:
+        graph = make_graph(store.saver if store else InMemorySaver())
+        control = RunControl()
+        document: dict[str, Any] = {}
+        with self._view() as view, _signals(control, self._say):
+            try:
+                async for event in run(graph, self.context, task, self.run_id, control):
+                    view(event)
+                    document = event.get("result", document)
+            except asyncio.CancelledError:
+                document = (await result_of(graph, self.context, self.run_id, "cancelled")).to_dict()
+        if store:
+            await store.set_status(self.run_id, document["status"])
+        return document
+
+    def _find_models(self) -> None:
+        for role in ROLES:
+            self.context.models.resolve(self.context.model_name(role))
+        if self.context.model == "local":
+            self._say(LOCAL_HINT)
+
+    def _view(self) -> LiveView:
+        return LiveView(calls_bound=bound_of(self.context)["calls"], quiet=self._quiet)
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            print(line, file=sys.stderr, flush=True)  # noqa: T201  # the terminal is its output
+
+    def _settings(self) -> dict[str, Any]:
+        return self.context.model_dump(exclude_defaults=True) | {"profile": self.context.profile}
+
+
+def new_run_id() -> str:
+    """Return a name for a run: the time in UTC and four random characters."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+@contextlib.contextmanager
+def _signals(control: RunControl, say: Callable[[str], None]) -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM finish the step under way, and the second stop at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def on_signal() -> None:
+        if control.drain_requested and task:
+            task.cancel()
+        else:
+            control.request_drain("stopped by the user")
+            say("stopping after the call in flight; Ctrl-C again stops at once")
+
+    caught = (signal.SIGINT, signal.SIGTERM)
+    for number in caught:
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
+            loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in caught:
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
