@@ -100,14 +100,5 @@ class RunEnded(TypedDict):
 
 
 Event = (
-    FrameStarted
-    | StepStarted
-    | Planned
-    | PlanRefused
-    | Answered
-    | Judged
-    | CallEnded
-    | Waiting
-    | FrameEnded
-    | RunEnded
+    FrameStarted | StepStarted | Planned | PlanRefused | Answered | Judged | CallEnded | Waiting | FrameEnded | RunEnded
 )

@@ -23,7 +23,7 @@ def from_texts(texts: Any) -> list[Subtask]:
     if not isinstance(texts, list | tuple):
         raise PlanError(f"the decomposer returned {type(texts).__name__}, not a list of texts")
     kept: list[str] = []
-    for text in cast(Sequence[Any], texts):
+    for text in cast("Sequence[Any]", texts):
         if not isinstance(text, str | None):
             raise PlanError(f"subtask {len(kept) + 1} is {type(text).__name__}, not a text")
         if text and text.strip():

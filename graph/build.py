@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import Checkpointer
 
 from frames.state import Input, Output, State
 from graph.routes import AFTER, route
@@ -32,7 +32,7 @@ _NODES: dict[str, NodeFunction] = {
 }
 
 
-def make_graph(checkpointer: Checkpointer = None, context: Context | None = None) -> Solver:
+def make_graph(checkpointer: BaseCheckpointSaver[Any] | None = None, context: Context | None = None) -> Solver:
     """Return the compiled graph.
 
     Args:
@@ -41,7 +41,7 @@ def make_graph(checkpointer: Checkpointer = None, context: Context | None = None
     """
     builder: Any = StateGraph(State, context_schema=Context, input_schema=Input, output_schema=Output)
     for name, function in _NODES.items():
-        builder.add_node(name, _with_context(function, context or Context()), metadata={"role": name})
+        builder.add_node(name, _with_context(function, context or Context.checked()), metadata={"role": name})
         builder.add_conditional_edges(name, route, AFTER[name])
     builder.add_edge(START, "atomize")
     return builder.compile(checkpointer=checkpointer, name="cactus")

@@ -22,5 +22,5 @@ AFTER: dict[str, list[str]] = {
 def route(state: State) -> Next:
     """Return the node that works on the top frame; the end where the run has a status."""
     if state["status"] is not None or not state["stack"]:
-        return END
+        return "__end__"
     return state["stack"][-1]["phase"]

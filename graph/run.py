@@ -55,9 +55,7 @@ async def run(
     yield {"event": "end", "result": result.to_dict()}
 
 
-async def result_of(
-    graph: Solver, context: Context, run_id: str, unfinished: Status = "interrupted"
-) -> SolveResult:
+async def result_of(graph: Solver, context: Context, run_id: str, unfinished: Status = "interrupted") -> SolveResult:
     """Return the result of a run as its last checkpoint has it."""
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)

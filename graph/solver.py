@@ -132,11 +132,10 @@ def _resolve_models(parts: Components, models: Models) -> None:
         if isinstance(model, str):
             models.resolve(model)
         elif model is not None and not callable(model) and not isinstance(model, Runnable):
-            raise UsageError(
-                f"solver must be a chat model, provider:model or a callable, not {type(model).__name__}"
-            )
+            raise UsageError(f"solver must be a chat model, provider:model or a callable, not {type(model).__name__}")
 
 
 def _from_document(document: dict[str, Any]) -> SolveResult:
-    values = {key: value for key, value in document.items() if key != "schema"}
-    return SolveResult(**{**values, "traces": [SolveTrace(**trace) for trace in values["traces"]]})
+    values: dict[str, Any] = {key: value for key, value in document.items() if key != "schema"}
+    values["traces"] = [SolveTrace(**trace) for trace in values["traces"]]
+    return SolveResult(**values)

@@ -7,7 +7,7 @@ the last steps. A ``postgresql://`` address is PostgreSQL. Both are safe under s
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +28,8 @@ BUSY_SECONDS = 60
 _TABLE = """CREATE TABLE IF NOT EXISTS cactus_runs (
     run_id TEXT PRIMARY KEY, started TEXT NOT NULL, task TEXT NOT NULL, status TEXT NOT NULL,
     settings TEXT NOT NULL, bound TEXT NOT NULL)"""
-_INSERT = "INSERT INTO cactus_runs (run_id, started, task, status, settings, bound) "
-_INSERT += "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING RETURNING run_id"
+_INSERT = """INSERT INTO cactus_runs (run_id, started, task, status, settings, bound)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING RETURNING run_id"""
 _SELECT = "SELECT run_id, started, task, status, settings, bound FROM cactus_runs"
 
 
@@ -63,6 +63,10 @@ class Store:
         self.saver = saver
         self._connection = connection
 
+    async def set_up(self) -> None:
+        """Make the table of runs where it is missing."""
+        await self._connection.execute(_TABLE)
+
     async def add(self, run_id: str, task: str, settings: dict[str, Any], bound: dict[str, int]) -> None:
         """Enter a run that starts now.
 
@@ -95,7 +99,7 @@ def default_path() -> Path:
 
 
 @asynccontextmanager
-async def open_store(where: str | Path | None = None) -> AsyncIterator[Store]:
+async def open_store(where: str | Path | None = None) -> AsyncGenerator[Store]:
     """Open the database of runs, made where it is missing.
 
     Args:
@@ -127,7 +131,7 @@ class _Sqlite:
 
 
 @asynccontextmanager
-async def _sqlite(path: Path) -> AsyncIterator[Store]:
+async def _sqlite(path: Path) -> AsyncGenerator[Store]:
     try:
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
         connection = await aiosqlite.connect(path, timeout=BUSY_SECONDS)
@@ -146,7 +150,7 @@ async def _ready(connection: aiosqlite.Connection, path: Path) -> Store:
         await _turn_on_wal(connection)
         await connection.execute("PRAGMA synchronous=NORMAL")
         await saver.setup()
-        await store._connection.execute(_TABLE)  # noqa: SLF001  # its own module
+        await store.set_up()
     except sqlite3.Error as error:
         raise UsageError(f"cannot use {path} as a database of runs: {error}; name another file with --db") from error
     return store
@@ -177,7 +181,7 @@ class _Postgres:
 
 
 @asynccontextmanager
-async def _postgres(address: str) -> AsyncIterator[Store]:
+async def _postgres(address: str) -> AsyncGenerator[Store]:
     try:
         import psycopg
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -187,7 +191,7 @@ async def _postgres(address: str) -> AsyncIterator[Store]:
         async with AsyncPostgresSaver.from_conn_string(address, serde=serializer()) as saver:
             await _set_up(saver)
             store = Store(saver, _Postgres(saver.conn, saver.lock))
-            await store._connection.execute(_TABLE)  # noqa: SLF001  # its own module
+            await store.set_up()
             yield store
     except psycopg.OperationalError as error:
         raise UsageError(f"cannot reach PostgreSQL: {one_line(str(error), 300)}; check --db") from error
@@ -196,7 +200,7 @@ async def _postgres(address: str) -> AsyncIterator[Store]:
 async def _set_up(saver: Any) -> None:
     """Make the tables; processes that start at once take turns, for the migrations are not made for two."""
     # polled, not awaited: a statement that waits would hold up the other's CREATE INDEX CONCURRENTLY
-    while not await _locked(saver):
+    while not await _locked(saver):  # noqa: ASYNC110  # the event is in another process
         await asyncio.sleep(0.05)
     try:
         await saver.setup()

@@ -12,9 +12,7 @@ def describe_run(role: str, state: State, info: ExecutionInfo | None) -> None:
     if run is None:
         return
     stack = state.get("stack") or []
-    frame, depth, attempt = (
-        ("0", 0, 1) if not stack else (stack[-1]["id"], stack[-1]["depth"], stack[-1]["attempt"])
-    )
+    frame, depth, attempt = ("0", 0, 1) if not stack else (stack[-1]["id"], stack[-1]["depth"], stack[-1]["attempt"])
     run.name = f"{role} {frame} attempt {attempt}"
     run.add_tags([f"depth:{depth}", f"role:{role}"])
     where = {"thread_id": info.thread_id, "checkpoint_id": info.checkpoint_id} if info else {}

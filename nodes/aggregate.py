@@ -6,7 +6,7 @@ from typing import Protocol
 
 from frames import trace
 from frames.frame import ChildResult
-from nodes.component import Ask, ModelComponent, use
+from nodes.component import Ask, ModelComponent, ask_directly, use
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.solve import text_of
@@ -27,7 +27,7 @@ class LlmBased(ModelComponent):
 
     model: ModelLike | None = None
 
-    async def __call__(self, task: str, results: Sequence[ChildResult], /, *, ask: Ask) -> str:
+    async def __call__(self, task: str, results: Sequence[ChildResult], /, *, ask: Ask = ask_directly) -> str:
         return await ask(render("aggregate", task=task, results=results), model=self.model)
 
 

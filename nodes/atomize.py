@@ -1,10 +1,10 @@
-"""Atomize: is a task solved directly, or split first?"""
+"""Atomize: decide whether a task is solved directly, or split first."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
-from nodes.component import Ask, ModelComponent, PlainComponent, use
+from nodes.component import Ask, ModelComponent, PlainComponent, ask_directly, use
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
@@ -34,7 +34,7 @@ class LlmBased(ModelComponent):
 
     model: ModelLike | None = None
 
-    async def __call__(self, task: str, depth: int, /, *, ask: Ask) -> bool:
+    async def __call__(self, task: str, depth: int, /, *, ask: Ask = ask_directly) -> bool:
         return says_yes(await ask(render("atomize", task=task, depth=depth), model=self.model))
 
 

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from frames.errors import CactusError
-from nodes.models.call import run_callable
-from nodes.models.resolve import ModelLike
+from nodes.models.call import CallPolicy, call, run_callable
+from nodes.models.reply import answer
+from nodes.models.request import Request
+from nodes.models.resolve import ModelLike, Models, default_name, name_of
 
 
 class Ask(Protocol):
@@ -14,6 +16,13 @@ class Ask(Protocol):
     async def __call__(self, prompt: str, *, model: ModelLike | None = None) -> str:
         """Return the model's answer to ``prompt``."""
         ...
+
+
+async def ask_directly(prompt: str, *, model: ModelLike | None = None) -> str:
+    """Ask outside a run, where a component is called by hand."""
+    meant = default_name() if model is None else model
+    reply = await call(Models().resolve(meant), prompt, Request("", "", 0, 1, prompt), CallPolicy())
+    return answer(reply, name_of(meant))
 
 
 class ComponentError(CactusError):

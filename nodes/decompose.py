@@ -9,7 +9,7 @@ from frames import plan as plans
 from frames import trace
 from frames.errors import LimitError
 from frames.frame import Subtask
-from nodes.component import Ask, ModelComponent, use
+from nodes.component import Ask, ModelComponent, ask_directly, use
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
@@ -35,7 +35,7 @@ class LlmBased(ModelComponent):
     model: ModelLike | None = None
     max_subtasks: int | None = None
 
-    async def __call__(self, task: str, depth: int, /, *, ask: Ask) -> list[str]:
+    async def __call__(self, task: str, depth: int, /, *, ask: Ask = ask_directly) -> list[str]:
         prompt = render("decompose", task=task, depth=depth, max_subtasks=self.max_subtasks)
         return bullets(await ask(prompt, model=self.model))
 
@@ -72,11 +72,7 @@ async def decompose(step: Step) -> Update:
 def _start(step: Step, plan: list[Subtask]) -> Update:
     frames, most = step.frames + len(plan), step.context.max_frames
     if frames > most:
-        raise LimitError(
-            "max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {frames} frames"
-        )
+        raise LimitError("max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {frames} frames")
     step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": [subtask["task"] for subtask in plan]})
     traced = trace.decomposed(step.frame, plan)
-    return step.update(
-        {"op": "revise", "fields": {"plan": plan}}, {"op": "descend"}, traces=[traced], frames=frames
-    )
+    return step.update({"op": "revise", "fields": {"plan": plan}}, {"op": "descend"}, traces=[traced], frames=frames)

@@ -21,9 +21,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     profile: Profile = Field("classic", description="Which of the published systems the machine follows.")
-    model: str | None = Field(
-        None, description="Model of every role, as provider:model; scripted:FILE or local."
-    )
+    model: str | None = Field(None, description="Model of every role, as provider:model; scripted:FILE or local.")
     role_models: dict[str, str] = Field(
         default_factory=dict,
         description=f"A model for one role ({', '.join(ROLES)}), as role: provider:model.",
@@ -35,9 +33,7 @@ class Settings(BaseModel):
     feedback_on_retry: bool = Field(
         default=False, description="Whether a retry is told why the last answer was rejected."
     )
-    max_depth: int = Field(
-        5, ge=0, description="Depth at which every task is solved directly; 0 never splits."
-    )
+    max_depth: int = Field(5, ge=0, description="Depth at which every task is solved directly; 0 never splits.")
     max_retries: int = Field(2, ge=1, description="Attempts per atomic task, the first included.")
     max_subtasks: int | None = Field(None, ge=1, description="Most subtasks of one plan.")
     max_frames: int = Field(1000, ge=1, description="Most frames of the whole run.")
@@ -45,9 +41,7 @@ class Settings(BaseModel):
     max_tokens: int | None = Field(None, ge=1, description="Tokens, in and out, after which no call is made.")
     deadline: float | None = Field(None, gt=0, description="Seconds after which the run ends.")
     call_timeout: float = Field(600, gt=0, description="Seconds that one model call may take.")
-    call_attempts: int = Field(
-        5, ge=1, description="Attempts at a call whose transport fails, the first included."
-    )
+    call_attempts: int = Field(5, ge=1, description="Attempts at a call whose transport fails, the first included.")
 
     @field_validator("atomizer")
     @classmethod

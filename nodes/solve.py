@@ -6,7 +6,7 @@ from typing import Protocol
 
 from frames import trace
 from frames.text import clean
-from nodes.component import Ask, ComponentError, ModelComponent, use
+from nodes.component import Ask, ComponentError, ModelComponent, ask_directly, use
 from nodes.models.resolve import ModelLike
 from nodes.step import Step, Update, node
 
@@ -25,7 +25,7 @@ class Direct(ModelComponent):
 
     model: ModelLike | None = None
 
-    async def __call__(self, task: str, /, *, ask: Ask) -> str:
+    async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
         return await ask(task, model=self.model)
 
 

@@ -110,9 +110,7 @@ class Step:
 
     # --- what a node returns ----------------------------------------------------------------------------
 
-    def go(
-        self, phase: Phase, *, traces: Sequence[Trace] = (), notes: Sequence[str] = (), **fields: Any
-    ) -> Update:
+    def go(self, phase: Phase, *, traces: Sequence[Trace] = (), notes: Sequence[str] = (), **fields: Any) -> Update:
         """Return the update that sets ``fields`` of the frame and sends it to ``phase``."""
         op: Op = {"op": "revise", "fields": {"phase": phase, **fields}}
         return self.update(op, traces=traces, notes=notes)
@@ -142,9 +140,7 @@ class Step:
         self.emit({"event": "done", "frame": self.frame["id"], "success": False})
         return self.update(traces=traces, **self._end(status, gaps=[gap], partial=partial))
 
-    def update(
-        self, *ops: Op, traces: Sequence[Trace] = (), notes: Sequence[str] = (), **channels: Any
-    ) -> Update:
+    def update(self, *ops: Op, traces: Sequence[Trace] = (), notes: Sequence[str] = (), **channels: Any) -> Update:
         """Return the update of ``ops`` on the stack and of further channels."""
         appended = {"traces": list(traces), "calls": self._calls, "notes": list(notes)}
         if self.fresh:
@@ -287,7 +283,7 @@ async def _within_boundary(step: Step, work: Callable[[Step], Awaitable[Update]]
         return step.stop_at_limit(limit)
     except CallError as error:
         return step.fail(step.explain(error))
-    except Exception as error:  # the frame's boundary: any fault of a component or client becomes its status
+    except Exception as error:  # noqa: BLE001  # the frame's boundary: any fault of a component or client becomes its status
         _log.debug("frame %s: %s failed", step.frame["id"], step.role, exc_info=error)
         return step.fail(step.explain(error))
 
@@ -297,8 +293,9 @@ async def _within_deadline(step: Step, work: Callable[[Step], Awaitable[Update]]
     reached = LimitError("deadline", f"deadline = {step.context.deadline} s reached")
     if remaining is not None and remaining <= 0:
         raise reached
+    scope = asyncio.timeout(remaining)
     try:
-        async with asyncio.timeout(remaining) as scope:
+        async with scope:
             return await work(step)
     except TimeoutError:
         if scope.expired():

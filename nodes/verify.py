@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol, Self
 from frames import trace
 from frames.frame import Frame, is_planned
 from frames.text import clean
-from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, use
+from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, ask_directly, use
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
 
-_WORD = re.compile(r"\s*(?:accept|reject)[a-z]*(?:\s*[:.,;!]|\s+[-–—](?=\s))?\s*", re.IGNORECASE)
+_WORD = re.compile(r"\s*(?:accept|reject)[a-z]*(?:\s*[:.,;!]|\s+-(?=\s))?\s*", re.IGNORECASE)
 
 
 class Verdict(NamedTuple):
@@ -55,7 +55,7 @@ class LlmBased(ModelComponent):
 
     model: ModelLike | None = None
 
-    async def __call__(self, task: str, result: str, attempt: int, /, *, ask: Ask) -> Verdict:
+    async def __call__(self, task: str, result: str, attempt: int, /, *, ask: Ask = ask_directly) -> Verdict:
         prompt = render("verify", task=task, result=result, attempt=attempt)
         return read_verdict(await ask(prompt, model=self.model))
 
@@ -77,9 +77,7 @@ def read_verdict(answer: str) -> Verdict:
     the punctuation behind it; an answer that starts with neither word rejects, and is the feedback as a whole.
     """
     accepted = answer.lstrip().lower().startswith("accept")
-    return Verdict(
-        accepted, _WORD.sub("", answer, count=1).strip() if _WORD.match(answer) else answer.strip()
-    )
+    return Verdict(accepted, _WORD.sub("", answer, count=1).strip() if _WORD.match(answer) else answer.strip())
 
 
 @node("verify")

@@ -35,7 +35,7 @@ class _Cli(click.Group):
 @click.group(cls=_Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="cactus")
 def cli() -> None:
-    """Solve a task that is too big for one model call: split it, solve the parts, check and combine them.
+    r"""Solve a task that is too big for one model call: split it, solve the parts, check and combine them.
 
     \b
     cactus demo                                       see it work: no key, no network, no model

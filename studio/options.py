@@ -1,6 +1,4 @@
-"""From options, --config, the environment and defaults to the settings of a run: explicit beats file beats
-environment beats default.
-"""
+"""The settings of a run: an option beats --config, which beats the environment, which beats the default."""
 
 import os
 import tomllib

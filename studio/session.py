@@ -81,7 +81,7 @@ class Session:
 
     def _say(self, line: str) -> None:
         if not self._quiet:
-            print(line, file=sys.stderr, flush=True)  # noqa: T201  # the terminal is its output
+            print(line, file=sys.stderr, flush=True)  # the terminal is its output
 
     def _settings(self) -> dict[str, Any]:
         return self.context.model_dump(exclude_defaults=True) | {"profile": self.context.profile}

@@ -32,9 +32,9 @@ _REMEDY = {
 class CallPolicy:
     """How a call is made: seconds that one attempt may take, attempts in all, and who is told of a pause."""
 
-    timeout: float
-    attempts: int
-    on_wait: Callable[[float, str], None]
+    timeout: float = 600
+    attempts: int = 5
+    on_wait: Callable[[float, str], None] = lambda _seconds, _reason: None
 
 
 async def call(model: Model, prompt: str, request: Request, policy: CallPolicy) -> Reply:
@@ -43,9 +43,7 @@ async def call(model: Model, prompt: str, request: Request, policy: CallPolicy) 
     Raises whatever the model's client raises, once ``policy.attempts`` are used up; ``explained`` says it in
     words.
     """
-    async for attempt in retrying(
-        policy.attempts, lambda seconds, fault: policy.on_wait(seconds, say(fault))
-    ):
+    async for attempt in retrying(policy.attempts, lambda seconds, fault: policy.on_wait(seconds, say(fault))):
         with attempt:
             async with asyncio.timeout(policy.timeout):
                 return await _ask(model, prompt, request)
@@ -60,7 +58,7 @@ async def _ask(model: Model, prompt: str, request: Request) -> Reply:
             "run_name": f"{request.role} {request.frame} attempt {request.attempt}",
             "metadata": {"frame": request.frame, "role": request.role, "attempt": request.attempt},
         }
-        replied = await model.ainvoke([HumanMessage(prompt)], config)
+        replied: object = await cast("Any", model).ainvoke([HumanMessage(prompt)], config)
         if isinstance(replied, BaseMessage):
             return from_message(prompt, replied)
         return from_text(prompt, _text(replied))
@@ -75,9 +73,7 @@ def _text(reply: object) -> str:
 
 async def run_callable(function: Callable[..., Any], *args: Any) -> Any:
     """Return what ``function`` gives, sync or async; a sync one runs in a thread, off the event loop."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)
-    ):
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         return await cast("Awaitable[Any]", function(*args))
     result = await asyncio.to_thread(function, *args)
     return await result if inspect.isawaitable(result) else result

@@ -29,9 +29,9 @@ _MOST_THREADS = 8
 class LocalServer:
     """The embedded model. Nothing is fetched or started before ``start`` or ``chat_model``.
 
-    ``report`` is told (bytes done, bytes in all) while weights are fetched. ``context`` is in tokens, shared by
-    ``parallel`` slots; ``threads`` defaults to the cores at hand; ``max_tokens`` caps a reply. Safe to use from
-    several threads; ``close`` ends the child, and so does the end of this process, however it comes.
+    ``report`` is told (bytes done, bytes in all) while weights are fetched. ``context`` is in tokens, shared
+    by ``parallel`` slots; ``threads`` defaults to the cores at hand; ``max_tokens`` caps a reply. Safe to use
+    from several threads; ``close`` ends the child, and so does the end of this process, however it comes.
     """
 
     def __init__(
@@ -188,17 +188,13 @@ def _client(url: str, max_tokens: int, seed: int) -> BaseChatModel:
         "max_retries": 0,
         "stream_usage": True,
         "extra_body": {"cache_prompt": False, "dry_multiplier": 0.8},  # without dry, small models loop
-        "http_client": DefaultHttpxClient(**_direct()),
-        "http_async_client": DefaultAsyncHttpxClient(**_direct()),
+        "default_headers": {"Connection": "close"},  # none is kept for another event loop
+        "http_client": DefaultHttpxClient(
+            trust_env=False, verify=False
+        ),  # loopback: no proxy, no certificates
+        "http_async_client": DefaultAsyncHttpxClient(trust_env=False, verify=False),
     }
     return ChatOpenAI(**options)
-
-
-def _direct() -> dict[str, Any]:
-    """Return a client's options: no proxy, no certificates, and no connection kept for another event loop."""
-    from langchain_openai._compat import httpx
-
-    return {"trust_env": False, "verify": False, "limits": httpx.Limits(max_keepalive_connections=0)}
 
 
 class _Child:

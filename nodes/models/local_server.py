@@ -37,9 +37,7 @@ def _end_with_stdin() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Serve a GGUF model on loopback until standard input closes."
-    )
+    parser = argparse.ArgumentParser(description="Serve a GGUF model until standard input closes.")
     parser.add_argument("--model", required=True, help="path of the GGUF file")
     parser.add_argument("--context", type=int, default=8192, help="tokens of context, shared by all slots")
     parser.add_argument("--parallel", type=int, default=1, help="slots: requests served at once")

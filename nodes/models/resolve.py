@@ -105,9 +105,7 @@ def _build(name: str, timeout: float) -> Model:
         return LocalServer()
     provider, colon, rest = name.partition(":")
     if not colon or not provider or not rest:
-        raise UsageError(
-            f"model {name!r} is not PROVIDER:NAME (such as openai:gpt-5-mini), scripted:FILE or local"
-        )
+        raise UsageError(f"model {name!r} is not PROVIDER:NAME (such as openai:gpt-5-mini), scripted:FILE or local")
     if provider == "scripted":
         return ScriptedChatModel.from_file(Path(rest))
     return _hosted(name, provider, timeout)
@@ -119,18 +117,13 @@ def _hosted(name: str, provider: str, timeout: float) -> Runnable[Any, Any]:
     key = _KEYS.get(provider)
     if key and not os.environ.get(key):
         raise UsageError(f"{name} needs a key: set {key} (any text where a local endpoint asks for none)")
-    streamed = {"stream_usage": True} if provider == "openai" else {}
+    options: dict[str, Any] = {"max_retries": 0, "timeout": timeout}
+    if provider == "openai":
+        options["stream_usage"] = True  # otherwise off where the endpoint is not OpenAI's own
     try:
-        model = init_chat_model(name, max_retries=0, timeout=timeout, **streamed)
+        return cast("Any", init_chat_model)(name, **options)
     except ImportError as error:
-        package = (
-            f"cactus-solver[{provider}]"
-            if provider == "openai"
-            else f"langchain-{provider.replace('_', '-')}"
-        )
-        raise UsageError(
-            f"{name} needs a package: pip install '{package}' ({one_line(str(error), 120)})"
-        ) from error
+        package = f"cactus-solver[{provider}]" if provider == "openai" else f"langchain-{provider.replace('_', '-')}"
+        raise UsageError(f"{name} needs a package: pip install '{package}' ({one_line(str(error), 120)})") from error
     except ValueError as error:
         raise UsageError(f"model {name!r}: {one_line(str(error), 300)}") from error
-    return cast("Runnable[Any, Any]", model)

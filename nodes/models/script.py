@@ -162,9 +162,7 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789")
-)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
 
 
 def read_script(path: Path) -> Script:
@@ -244,9 +242,7 @@ def _flat(loader: Any, node: yaml.MappingNode) -> list[tuple[str, yaml.Node]]:
     copy = yaml.MappingNode(node.tag, list(node.value), node.start_mark, node.end_mark)
     loader.flatten_mapping(copy)
     pairs = cast("list[tuple[yaml.Node, yaml.Node]]", copy.value)
-    return [
-        (str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)", value) for key, value in pairs
-    ]
+    return [(str(key.value) if isinstance(key, yaml.ScalarNode) else "(no text)", value) for key, value in pairs]
 
 
 def _construct_rules(loader: Any, node: yaml.Node) -> Any:
@@ -260,9 +256,7 @@ def _refuse_doubles(node: yaml.MappingNode) -> None:
     for key, _ in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
         if isinstance(key, yaml.ScalarNode) and key.value != "<<":
             if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-                )
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark)
             seen.add(str(key.value))
 
 
@@ -285,9 +279,7 @@ class _Place:
             if key not in allowed:
                 close = difflib.get_close_matches(key, allowed, n=1)
                 meant = f", did you mean {close[0]!r}?" if close else ";"
-                raise UsageError(
-                    f"{self.where}{one_line(key)}: unknown key{meant} allowed are {', '.join(allowed)}"
-                )
+                raise UsageError(f"{self.where}{one_line(key)}: unknown key{meant} allowed are {', '.join(allowed)}")
 
     def text(self, key: str, hint: str = "") -> str | None:
         value = self.values.get(key)
@@ -368,9 +360,7 @@ def _rules(place: _Place, name: str) -> tuple[Rule, ...]:
     rules = place.values.get("rules", [])
     if not isinstance(rules, list | tuple):
         place.wrong("rules", "must be a list of rules")
-    return tuple(
-        _rule(rule, f"{name}: rule {n}") for n, rule in enumerate(cast("Sequence[Any]", rules), start=1)
-    )
+    return tuple(_rule(rule, f"{name}: rule {n}") for n, rule in enumerate(cast("Sequence[Any]", rules), start=1))
 
 
 def _rule(data: Any, where: str) -> Rule:

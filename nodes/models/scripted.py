@@ -127,9 +127,7 @@ class ScriptedChatModel(BaseChatModel):
             return parse(message)
 
         parser: Any = RunnableLambda(parse, afunc=aparse, name=name)
-        return cast(
-            "Runnable[LanguageModelInput, dict[str, Any] | BaseModel]", self.bind(structured=name) | parser
-        )
+        return cast("Runnable[LanguageModelInput, dict[str, Any] | BaseModel]", self.bind(structured=name) | parser)
 
     @override
     def _generate(
@@ -251,9 +249,7 @@ class _Asked:
 
 
 def _last_human(messages: list[BaseMessage]) -> str:
-    return next(
-        (str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage)), ""
-    )
+    return next((str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage)), "")
 
 
 def _append(script: str, log: Path, line: bytes) -> None:

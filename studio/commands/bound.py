@@ -9,7 +9,10 @@ import click
 from studio.commands.options import json_option, shape_options
 
 
-@click.command("bound", epilog="\b\nExamples:\n  cactus bound --max-subtasks 5\n  cactus bound --max-depth 2 -c verifier=llm --json")
+@click.command(
+    "bound",
+    epilog="\b\nExamples:\n  cactus bound --max-subtasks 5\n  cactus bound --max-depth 2 -c verifier=llm --json",
+)
 @shape_options
 @json_option
 def command(config: Path | None, pairs: tuple[str, ...], as_json: bool, **given: Any) -> None:

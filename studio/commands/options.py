@@ -22,7 +22,9 @@ _SHAPE = [
 ]
 
 _RUN = [
-    click.option("--model", metavar="PROVIDER:NAME", help="Model of every role; scripted:FILE or local.  [$CACTUS_MODEL]"),
+    click.option(
+        "--model", metavar="PROVIDER:NAME", help="Model of every role; scripted:FILE or local.  [$CACTUS_MODEL]"
+    ),
     click.option(
         "--role-model", "role_model", multiple=True, metavar="ROLE=MODEL", help="One role's model; may be repeated."
     ),

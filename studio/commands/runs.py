@@ -27,8 +27,8 @@ def command(limit: int, db: str | None, as_json: bool) -> None:
 
 
 async def _rows(db: str | None, limit: int) -> list[dict[str, Any]]:
-    from studio.options import database
     from graph.store import open_store
+    from studio.options import database
 
     async with open_store(database(db)) as store:
         return [{**row, "profile": row["settings"].get("profile", "classic")} for row in await store.runs(limit)]
