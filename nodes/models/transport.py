@@ -15,7 +15,7 @@ LONGEST_WAIT = 300.0
 
 _CONNECTION_ERRORS = {"APIConnectionError", "APITimeoutError", "ServiceUnavailable", "ResourceExhausted"}
 
-_backoff = wait_exponential_jitter(initial=0.5, max=30, jitter=0.25)
+_backoff = wait_exponential_jitter(multiplier=0.5, max=30, jitter=0.25)
 
 
 def status_of(error: BaseException) -> int | None:
