@@ -50,11 +50,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams
     try:
-        cli(standalone_mode=False)
+        status = cli(standalone_mode=False)  # a command's ctx.exit(status) is returned
     except UsageError as error:
         _stop(f"cactus: {error}", 2)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -63,8 +61,13 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    sys.exit(status)
 
 
 def _stop(message: str, status: int) -> None:
     click.echo(message, err=True)
     sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

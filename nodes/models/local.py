@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ _PACKAGES = ("xllamacpp", "langchain_openai", "huggingface_hub")
 _START_SECONDS = 180.0
 _STOP_SECONDS = 5.0
 _MOST_THREADS = 8
+
+_ERROR_LINE = re.compile(r"[\d.]+ E ")
 
 
 class LocalServer:
@@ -54,6 +57,11 @@ class LocalServer:
         self._stopping = threading.Event()
         self._child: _Child | None = None
 
+    @property
+    def api_key(self) -> str:
+        """The key that the running server asks for; empty where none runs."""
+        return self._child.key if self._child else ""
+
     def start(self) -> str:
         """Return the server's base URL, started first where it is not running. Blocks, for minutes at worst.
 
@@ -79,7 +87,7 @@ class LocalServer:
         Raises:
             UsageError, CactusError: as ``start``.
         """
-        return _client(self.start(), self._max_tokens, self._seed)
+        return _client(self.start(), self.api_key, self._max_tokens, self._seed)
 
     def close(self) -> None:
         """End the child process, or the fetching or starting that another thread is at; twice is fine."""
@@ -173,14 +181,14 @@ def _threads() -> int:
     return min(cores, _MOST_THREADS)
 
 
-def _client(url: str, max_tokens: int, seed: int) -> BaseChatModel:
+def _client(url: str, key: str, max_tokens: int, seed: int) -> BaseChatModel:
     from langchain_openai import ChatOpenAI  # slow to import, and an extra
     from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
     from pydantic import SecretStr
 
     options: Any = {
         "base_url": url,
-        "api_key": SecretStr("local"),
+        "api_key": SecretStr(key),
         "model": "local",
         "temperature": 0,
         "seed": seed,
@@ -189,9 +197,7 @@ def _client(url: str, max_tokens: int, seed: int) -> BaseChatModel:
         "stream_usage": True,
         "extra_body": {"cache_prompt": False, "dry_multiplier": 0.8},  # without dry, small models loop
         "default_headers": {"Connection": "close"},  # none is kept for another event loop
-        "http_client": DefaultHttpxClient(
-            trust_env=False, verify=False
-        ),  # loopback: no proxy, no certificates
+        "http_client": DefaultHttpxClient(trust_env=False, verify=False),  # loopback: no proxy, no certificates
         "http_async_client": DefaultAsyncHttpxClient(trust_env=False, verify=False),
     }
     return ChatOpenAI(**options)
@@ -202,6 +208,8 @@ class _Child:
 
     def __init__(self, model: Path, arguments: dict[str, int]) -> None:
         self.url: str | None = None
+        self.key = ""
+        self.model = model
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by ``end``
         script = str(Path(__file__).with_name("local_server.py"))
         options = [f"--{name}={value}" for name, value in arguments.items()]
@@ -222,10 +230,12 @@ class _Child:
         timer.daemon = True
         timer.start()
         try:
-            line = cast("IO[bytes]", self.process.stdout).readline()
-            self.url = f"{json.loads(line)['address']}/v1"
+            said = json.loads(cast("IO[bytes]", self.process.stdout).readline())
+            self.key, self.url = str(said["key"]), f"{said['address']}/v1"
         except (ValueError, OSError) as error:
-            raise CactusError(f"the embedded model's server did not start: {self._last_words()}") from error
+            raise CactusError(
+                f"the embedded model's server did not start with {self.model}: {self._last_words()}"
+            ) from error
         finally:
             timer.cancel()
         return self.url
@@ -247,7 +257,8 @@ class _Child:
         if self._log.closed:
             return "it was closed meanwhile"
         self.process.kill()
-        self.process.wait()
+        status = self.process.wait()
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return " / ".join(lines[-3:]) or f"exit status {self.process.returncode}"
+        errors = [_ERROR_LINE.sub("", line) for line in lines if _ERROR_LINE.match(line)]
+        return " / ".join(errors[:2] or lines[-3:]) + f" (exit status {status})"

@@ -1,0 +1,250 @@
+"""The command line: options, exit status, messages, the JSON document, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cactus
+
+SPLIT = {"role": "decompose", "depth": 0, "reply": "- part one\n- part two"}
+ANSWER = {"role": "solve", "reply": "answer to {task}"}
+
+
+@pytest.fixture
+def cactus(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cactus:
+    return Cactus(tmp_path, capsys, monkeypatch)
+
+
+def test_solve_prints_the_answer_alone_on_standard_output(cactus: Cactus) -> None:
+    done = cactus("solve", "the task", "--model", cactus.script(SPLIT, ANSWER, default="combined"))
+    assert (done.status, done.out) == (0, "combined\n")
+    assert "0.1" in done.err
+
+
+def test_json_is_the_document_of_the_interface(cactus: Cactus) -> None:
+    done = cactus("solve", "t", "--json", "--run-id", "mine", "--model", cactus.script(SPLIT, ANSWER, default="c"))
+    document = done.document
+    assert list(document)[:5] == ["schema", "run_id", "status", "success", "output"]
+    assert {"partial", "gaps", "traces", "duration_ms", "frames", "bound", "usage"} < set(document)
+    assert (document["schema"], document["run_id"], document["status"]) == (1, "mine", "succeeded")
+    assert document["frames"] == 3
+    assert set(document["traces"][0]) == {"type", "task", "detail", "depth", "attempt", "frame"}
+    assert document["usage"]["by_role"]["solve"]["calls"] == 2
+    assert document["usage"]["by_frame"]["0"]["calls"] == 2
+    assert document["usage"]["repeated_calls"] == 0
+    assert cactus("show", "mine", "--json").document == document
+
+
+def test_quiet_writes_nothing_to_standard_error(cactus: Cactus) -> None:
+    assert cactus("solve", "t", "--quiet", "--model", cactus.script(default="a")).err == ""
+
+
+def test_a_task_comes_from_standard_input_or_a_file(cactus: Cactus, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = cactus.script(ANSWER)
+    file = cactus.folder / "task.md"
+    file.write_text("von Datei: größer 🌵", encoding="utf-8")
+    assert cactus("solve", "--file", str(file), "--model", model).out == "answer to von Datei: größer 🌵\n"
+    with (cactus.folder / "in").open("w+", encoding="utf-8") as stream:
+        stream.write("piped")
+        stream.seek(0)
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert cactus("solve", "-", "--model", model).out == "answer to piped\n"
+
+
+def test_no_accepted_answer_is_status_1(cactus: Cactus) -> None:
+    reject = {"role": "verify", "reply": "REJECT too short"}
+    done = cactus("solve", "t", "-c", "verifier=llm", "--json", "--model", cactus.script(reject, ANSWER))
+    assert done.status == 1
+    assert (done.document["output"], done.document["partial"]) == (None, None)
+    assert done.document["gaps"] == ["0: rejected after 2 attempts: too short"]
+    plain = cactus("solve", "t", "-c", "verifier=llm", "--model", cactus.script(reject, ANSWER))
+    assert plain.out == ""
+    assert "0: rejected after 2 attempts: too short" in plain.err
+    assert "cactus show" in plain.err
+
+
+@pytest.mark.parametrize("limit", [["--max-calls", "2"], ["--max-tokens", "18"], ["--max-frames", "2"]])
+def test_a_limit_is_status_3_with_what_was_found(cactus: Cactus, limit: list[str]) -> None:
+    done = cactus(
+        "solve", "t", "--json", "--max-depth", "1", *limit, "--model", cactus.script(SPLIT, ANSWER, default="c")
+    )
+    assert (done.status, done.document["status"], done.document["output"]) == (3, "limited", None)
+    assert limit[0].removeprefix("--").replace("-", "_") in done.document["gaps"][0]
+    if limit[0] != "--max-frames":
+        assert "answer to part one" in done.document["partial"]
+
+
+def test_a_deadline_ends_a_call_that_never_returns(cactus: Cactus) -> None:
+    hang = {"role": "solve", "frame": r"0\.1", "error": "hang"}
+    began = time.monotonic()
+    model = cactus.script(SPLIT, hang, ANSWER, default="c")
+    done = cactus("solve", "t", "--json", "--deadline", "1", "--model", model)
+    assert time.monotonic() - began < 10
+    assert (done.status, done.document["status"]) == (3, "limited")
+    assert "answer to part one" in done.document["partial"]
+    assert done.document["gaps"] == ["0.1: deadline = 1.0 s reached"]
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["solve"], "give one task"),
+    (["solve", "t", "--file", "x"], "give one task"),
+    (["solve", "   "], "the task is empty"),
+    (["solve", "--file", "/no/such/file"], "cannot read --file /no/such/file"),
+    (["solve", "t", "--model", "nonsense"], "not PROVIDER:NAME"),
+    (["solve", "t", "--model", "nosuch:model"], "nosuch"),
+    (["solve", "t", "--model", "scripted:/no/such.yaml"], "/no/such.yaml"),
+    (["solve", "t", "--model", "openai:gpt-5-mini"], "set OPENAI_API_KEY"),
+    (["solve", "t", "--max-retries", "0"], "max_retries must be greater than or equal to 1"),
+    (["solve", "t", "--max-depth", "-1"], "max_depth must be greater than or equal to 0"),
+    (["solve", "t", "--max-depth", "many"], "'many' is not a valid integer"),
+    (["solve", "t", "-c", "atomizer=maybe"], "atomizer must be depth:N"),
+    (["solve", "t", "-c", "nosuch=1"], "unknown setting 'nosuch'"),
+    (["solve", "t", "-c", "novalue"], "must be key=value"),
+    (["solve", "t", "--role-model", "judge=local"], "role_models has no role 'judge'"),
+    (["solve", "t", "--role-model", "judge"], "must be ROLE=PROVIDER:NAME"),
+    (["solve", "t", "--config", "/no/such.yaml"], "cannot read --config /no/such.yaml"),
+    (["solve", "t", "--profile", "nosuch"], "nosuch"),
+    (["solve", "t", "--db", "/proc/nosuch/runs.db"], "name another file with --db"),
+    (["solve", "t", "--nosuch"], "No such option"),
+    (["show", "nosuch"], "no run 'nosuch': `cactus runs` lists them"),
+    (["bound", "--max-subtasks", "0"], "max_subtasks must be greater than or equal to 1"),
+    (["nosuch"], "No such command"),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
+def test_wrong_use_is_status_2_with_a_short_message(cactus: Cactus, args: list[str], said: str) -> None:
+    if args[0] == "solve" and "--model" not in args:
+        args = [*args, "--model", cactus.script(default="a")]
+    done = cactus(*args)
+    assert done.status == 2
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_no_model_at_all_names_the_three_ways_out(cactus: Cactus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodes.models.resolve.local_available", lambda: False)
+    done = cactus("solve", "t")
+    assert done.status == 2
+    assert all(way in done.err for way in ("--model", "OPENAI_API_KEY", "cactus-solver[local]"))
+
+
+def test_an_unreachable_endpoint_is_a_short_message(cactus: Cactus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
+    done = cactus("solve", "t", "--max-depth", "0", "--model", "openai:m", "-c", "call_attempts=2", "--run-id", "r")
+    assert done.status == 1
+    assert "openai:m could not be reached (2 attempts)" in done.err
+    assert "Traceback" not in done.err
+    assert cactus("show", "r", "--json").document["status"] == "failed"
+
+
+def test_a_run_id_is_used_once(cactus: Cactus) -> None:
+    model = cactus.script(default="a")
+    assert cactus("solve", "t", "--run-id", "r", "--model", model).status == 0
+    again = cactus("solve", "t", "--run-id", "r", "--model", model)
+    assert again.status == 2
+    assert "run r exists already" in again.err
+
+
+def test_settings_explicit_beats_file_beats_environment(cactus: Cactus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CACTUS_MAX_SUBTASKS", "1")
+    monkeypatch.setenv("CACTUS_MAX_RETRIES", "7")
+    (cactus.folder / "c.toml").write_text("max-subtasks = 2\nmax_depth = 1\n")
+    said = cactus("bound", "--json", "--config", "c.toml").document
+    assert said["frames"] == 3
+    assert said["steps"] == 3 * (2 + 3 * 7)
+    assert cactus("bound", "--json", "--config", "c.toml", "-c", "max_subtasks=4").document["frames"] == 5
+    assert cactus("bound", "--json", "--config", "c.toml", "--max-subtasks", "5").document["frames"] == 6
+
+
+def test_one_roles_model(cactus: Cactus) -> None:
+    model = cactus.script(SPLIT, default="main")
+    other = cactus.folder / "other.yaml"
+    other.write_text("default: other")
+    done = cactus("solve", "t", "--json", "--model", model, "--role-model", f"aggregate=scripted:{other}")
+    assert done.document["output"] == "other"
+
+
+def test_runs_lists_the_newest_first(cactus: Cactus) -> None:
+    assert "cactus solve" in cactus("runs").out
+    model = cactus.script(default="a")
+    for name in ("one", "two"):
+        cactus("solve", f"task {name}", "--run-id", name, "--model", model)
+    rows = json.loads(cactus("runs", "--json").out)
+    assert {row["run_id"] for row in rows} == {"one", "two"}
+    assert {row["status"] for row in rows} == {"succeeded"}
+    assert "task one" in cactus("runs").out
+
+
+def test_show_tells_how_the_answer_came_about(cactus: Cactus) -> None:
+    cactus("solve", "the task", "--run-id", "r", "--model", cactus.script(SPLIT, ANSWER, default="combined"))
+    shown = cactus("show", "r").out
+    assert all(text in shown for text in ("the task", "succeeded", "part one", "0.1", "combined"))
+
+
+@pytest.mark.parametrize("command", ["solve", "runs", "show", "bound", "demo", "doctor"])
+def test_help_has_examples(cactus: Cactus, command: str) -> None:
+    done = cactus(command, "--help")
+    assert done.status == 0
+    assert "Examples:" in done.out
+
+
+def test_demo_passes_through_every_node_and_saves_nothing(cactus: Cactus) -> None:
+    done = cactus("demo", "--json")
+    assert done.status == 0
+    assert {trace["type"] for trace in done.document["traces"]} == {"DECOMPOSED", "SOLVED", "AGGREGATED", "VERIFIED"}
+    assert any(trace["detail"].startswith("REJECTED") for trace in done.document["traces"])
+    assert not (cactus.folder / "runs.db").exists()
+
+
+def test_doctor_reports(cactus: Cactus) -> None:
+    done = cactus("doctor", "--json", "--db", str(cactus.folder / "d.db"))
+    found = {check["name"]: check for check in json.loads(done.out)}
+    assert found["langgraph"]["ok"]
+    assert found["database"]["ok"]
+    assert cactus("doctor", "--db", "/proc/no/d.db").status == 1
+
+
+def start(folder: Path, *args: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "CACTUS_DB": str(folder / "runs.db")}
+    command = [sys.executable, "-m", "studio.main", *args]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_for(path: Path, lines: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if path.exists() and len(path.read_text().splitlines()) >= lines:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{path} has no {lines} lines")
+
+
+@pytest.mark.parametrize(("signals", "calls"), [([signal.SIGINT], 2), ([signal.SIGTERM], 2), ([signal.SIGINT] * 2, 1)])
+def test_ctrl_c_keeps_what_was_done(cactus: Cactus, signals: list[int], calls: int) -> None:
+    slow: dict[str, Any] = {"role": "solve", "latency": 2, "reply": "slow"}
+    model = cactus.script(SPLIT, slow, default="c", log="calls.jsonl")
+    process = start(cactus.folder, "solve", "t", "--json", "--max-depth", "1", "--run-id", "r", "--model", model)
+    wait_for(cactus.folder / "calls.jsonl", 1)
+    time.sleep(0.3)
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.3)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    document = json.loads(out)
+    assert document["status"] == "cancelled"
+    assert document["usage"]["calls"] == calls
+    assert cactus("show", "r", "--json").document["status"] == "cancelled"
