@@ -3,7 +3,9 @@
 They feed the live view and ``RecursiveTaskSolver.astream``; the state holds what must survive.
 """
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 
 class FrameStarted(TypedDict):

@@ -4,7 +4,9 @@ A frame holds the *results* of its children, never their transcripts, so that a 
 and fan-out and not with the work done.
 """
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 Phase = Literal["atomize", "decompose", "solve", "verify", "retry", "aggregate"]
 """The node that works on the frame next."""

@@ -5,7 +5,8 @@ be, every answer is rejected until the last attempt.
 """
 
 from dataclasses import dataclass
-from typing import TypedDict
+
+from typing_extensions import TypedDict
 
 
 @dataclass(frozen=True)

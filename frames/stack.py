@@ -6,7 +6,9 @@ answer is written once. All functions are pure and return new lists.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from frames.frame import ChildResult, Frame, next_child
 

@@ -1,6 +1,8 @@
 """The state that a run carries from step to step: plain JSON values, a schema version among them."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict
 
 from frames.channels import append_channel, stack_channel
 from frames.frame import Frame

@@ -1,6 +1,8 @@
 """Traces: what happened, one entry a decision, in the four types of the ``classic`` seed."""
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from frames.frame import Frame, Subtask
 from frames.text import cut

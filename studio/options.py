@@ -36,7 +36,7 @@ def choose(
         explicit: the options that were given; ``None`` is one that was not.
         pairs: the ``key=value`` of each ``-c``.
         config: a YAML, JSON or TOML file.
-        needs_model: whether a run without any model is wrong use.
+        needs_model: whether a model is looked for where none is named.
 
     Raises:
         UsageError: a bad value, key or file; the message names it.
@@ -46,8 +46,9 @@ def choose(
     values["role_models"] = {**values.get("role_models", {}), **given.pop("role_models", {})}
     values |= given
     db = values.pop("db", None)
-    values["model"] = values.get("model") or _default_model(needed=needs_model and not values["role_models"])
-    if values["model"] == "local":
+    if needs_model:
+        values["model"] = values.get("model") or _default_model(needed=not values["role_models"])
+    if values.get("model") == "local":
         values = LOCAL_DEFAULTS | values
     return Chosen(Context.checked(**values), db)
 

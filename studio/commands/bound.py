@@ -6,21 +6,23 @@ from typing import Any
 
 import click
 
-from studio.commands.options import json_option, shape_options
+from studio.commands.options import json_option, role_models, run_options
 
 
 @click.command(
     "bound",
     epilog="\b\nExamples:\n  cactus bound --max-subtasks 5\n  cactus bound --max-depth 2 -c verifier=llm --json",
 )
-@shape_options
+@run_options
 @json_option
-def command(config: Path | None, pairs: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(
+    role_model: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], as_json: bool, **given: Any
+) -> None:
     """Print the most frames and model calls that a run with these options can need."""
     from graph.bound import bound_of
     from studio.options import choose
 
-    most = bound_of(choose(given, pairs, config, needs_model=False).context)
+    most = bound_of(choose({**given, "role_models": role_models(role_model)}, pairs, config, needs_model=False).context)
     if as_json:
         click.echo(json.dumps(most))
     else:

@@ -1,4 +1,4 @@
-"""``cactus doctor``: is everything at hand that a run needs?"""
+"""``cactus doctor``: whether everything is at hand that a run needs."""
 
 import asyncio
 import json

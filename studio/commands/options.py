@@ -10,7 +10,7 @@ from frames.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SHAPE = [
+_RUN = [
     click.option("--profile", type=click.Choice(["classic"]), help="Which of the published systems to follow."),
     click.option("--max-depth", type=int, metavar="N", help="Depth at which every task is solved directly.  [5]"),
     click.option("--max-retries", type=int, metavar="N", help="Attempts per atomic task, the first included.  [2]"),
@@ -19,9 +19,6 @@ _SHAPE = [
     click.option("--max-calls", type=int, metavar="N", help="Most model calls of the whole run.  [no limit]"),
     click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings: YAML, JSON or TOML."),
     click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="One setting, such as -c atomizer=llm."),
-]
-
-_RUN = [
     click.option(
         "--model", metavar="PROVIDER:NAME", help="Model of every role; scripted:FILE or local.  [$CACTUS_MODEL]"
     ),
@@ -37,14 +34,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress.")
 
 
-def shape_options(command: F) -> F:
-    """Add the options that bound a run."""
-    return _with(_SHAPE, command)
-
-
 def run_options(command: F) -> F:
-    """Add the options of a run with a model."""
-    return _with([*_RUN, *_SHAPE], command)
+    """Add the options that say how a run is made and bounded."""
+    return _with(_RUN, command)
 
 
 def role_models(given: tuple[str, ...]) -> dict[str, str]:

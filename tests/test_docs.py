@@ -1,0 +1,84 @@
+"""The docs do what they say: their Python runs, their commands exist, the seed's example works line for line."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cactus
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_runs(page: Path) -> None:
+    namespace: dict[str, Any] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), namespace)  # the docs' own code
+
+
+def test_the_seeds_example(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile(blocks(ROOT / "README.md", "python")[0], "README.md", "exec"), namespace)
+    verdicts = iter(["REJECT too short", *["ACCEPT"] * 99])
+    result = namespace["solve"](
+        lambda prompt: "an answer", lambda prompt: "- one half\n- other half", lambda prompt: next(verdicts)
+    )
+    assert result.success
+    assert [trace.attempt for trace in result.traces if trace.type == "SOLVED"] == [1, 2, 1, 1, 1]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "DECOMPOSED 2 sub-tasks: one half; other half"
+    assert "    VERIFIED REJECTED: too short" in lines
+    assert namespace["length_check"]()("t", "short", 1) == (False, "Too short on attempt 1")
+
+
+def commands() -> list[tuple[str, str]]:
+    lines = [(page.name, line) for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    found = [(page, re.search(r"(?:^|[|/] ?(?:bin/)?)cactus ([^#>]*)", line)) for page, line in lines]
+    return [(page, match[1].strip()) for page, match in found if match]
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_commands_are_understood(
+    page: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cactus = Cactus(tmp_path, capsys, monkeypatch)
+    (tmp_path / "task.md").write_text("a task")
+    (tmp_path / "in").write_text("a task")
+    stdin = (tmp_path / "in").open()
+    monkeypatch.setattr("sys.stdin", stdin)
+    cactus("solve", "t", "--run-id", "20261130-101500-1a2b", "--model", cactus.script(default="ACCEPT"))
+    model = cactus.script(default="ACCEPT")
+    monkeypatch.setenv("CACTUS_MODEL", model)
+    args = [model if argument in {"local", "openai:gpt-5-mini"} else argument for argument in shlex.split(line)]
+    with stdin:
+        assert cactus(*args).status == 0, line
+
+
+def test_the_bound_in_get_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cactus = Cactus(tmp_path, capsys, monkeypatch)
+    said = cactus("bound", "--max-subtasks", "5", "-c", "verifier=llm").out
+    assert said in (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
+
+
+def test_the_models_pages_script_is_a_script(tmp_path: Path) -> None:
+    from nodes.models.scripted import ScriptedChatModel
+
+    path = tmp_path / "s.yaml"
+    path.write_text(blocks(ROOT / "docs" / "models.md", "yaml")[0])
+    ScriptedChatModel.from_file(path)
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
