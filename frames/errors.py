@@ -6,6 +6,7 @@ CactusError
 │   ├── TransportError  the provider could not be reached or kept failing, after all retries
 │   ├── ReplyCutError   the reply was cut off at its length limit
 │   └── RefusedError    the model declined to answer
+├── StoreError          the database of runs failed under way; what was saved before stays
 └── LimitError          a limit of the run was reached; a result with a status, not a failure
 
 A message says what happened and what to do about it. Frame ids are added where the frame is known.
@@ -34,6 +35,10 @@ class ReplyCutError(CallError):
 
 class RefusedError(CallError):
     """The model declined to answer."""
+
+
+class StoreError(CactusError):
+    """The database of runs failed under way (a full disk); what was saved before stays."""
 
 
 class LimitError(CactusError):

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from frames.errors import UsageError
+from frames.errors import StoreError, UsageError
 from frames.text import one_line
 
 BUSY_SECONDS = 60
@@ -138,7 +138,11 @@ async def _sqlite(path: Path) -> AsyncGenerator[Store]:
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open {path}: {error}; name another file with --db") from error
     try:
-        yield await _ready(connection, path)
+        store = await _ready(connection, path)
+        try:
+            yield store
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} failed: {error}; what was saved before stays, see `cactus runs`") from error
     finally:
         await connection.close()
 
@@ -192,9 +196,12 @@ async def _postgres(address: str) -> AsyncGenerator[Store]:
             await _set_up(saver)
             store = Store(saver, _Postgres(saver.conn, saver.lock))
             await store.set_up()
-            yield store
-    except psycopg.OperationalError as error:
-        raise UsageError(f"cannot reach PostgreSQL: {one_line(str(error), 300)}; check --db") from error
+            try:
+                yield store
+            except psycopg.Error as error:
+                raise StoreError(f"PostgreSQL failed: {one_line(str(error), 300)}; what was saved stays") from error
+    except psycopg.Error as error:
+        raise UsageError(f"cannot use PostgreSQL: {one_line(str(error), 300)}; check --db") from error
 
 
 async def _set_up(saver: Any) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from frames.errors import UsageError
+from frames.errors import CactusError, UsageError
 
 VERSION = "0.1.0"
 
@@ -53,6 +53,8 @@ def main() -> None:
         status = cli(standalone_mode=False)  # a command's ctx.exit(status) is returned
     except UsageError as error:
         _stop(f"cactus: {error}", 2)
+    except CactusError as error:
+        _stop(f"cactus: {error}", 1)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -59,6 +59,7 @@ class Session:
         graph = make_graph(store.saver if store else InMemorySaver())
         control = RunControl()
         document: dict[str, Any] = {}
+        self._say("at most {frames} frames and {calls} model calls".format(**bound_of(self.context)))
         with self._view() as view, _signals(control, self._say):
             try:
                 async for event in run(graph, self.context, task, self.run_id, control):
