@@ -101,7 +101,7 @@ async def tick(state: Counter) -> dict[str, Any]:
     return {"step": state["step"] + 1, "text": "an answer"}
 
 
-def again(state: Counter) -> str:
+async def again(state: Counter) -> str:  # async, like the machine's route: a plain one would be called in a thread
     """Loop until as many supersteps are done as the machine needs."""
     return "tick" if state["step"] < STEPS else END
 

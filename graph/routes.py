@@ -1,10 +1,12 @@
 """Routes: which node works next. The top frame's phase says it; each node has the few that can follow it."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypedDict
 
 from langgraph.graph import END
 
-from frames.state import State
+from frames.channels import stack_channel
+from frames.frame import Frame
+from frames.state import Status
 
 Next = Literal["atomize", "decompose", "solve", "verify", "retry", "aggregate", "__end__"]
 
@@ -19,7 +21,14 @@ AFTER: dict[str, list[str]] = {
 """The nodes that can follow each node: what the drawing of the graph shows."""
 
 
-def route(state: State) -> Next:
+class Routed(TypedDict):
+    """The part of the state that the route depends on: LangGraph reads no more of it after each node."""
+
+    stack: Annotated[list[Frame], stack_channel()]
+    status: Status | None
+
+
+async def route(state: Routed) -> Next:  # async: LangGraph would call a plain function in a thread
     """Return the node that works on the top frame; the end where the run has a status."""
     if state["status"] is not None or not state["stack"]:
         return "__end__"

@@ -35,14 +35,11 @@ async def run(
     Raises:
         UsageError: the task is blank.
     """
-    if not task.strip():
-        raise UsageError("the task is empty: say what to solve")
-    config = _config(context, run_id)
     unfinished: Status = "interrupted"
     try:
         async for event in graph.astream(
-            {"task": clean(task)},
-            config,
+            _input(task),
+            _config(context, run_id),
             context=context,
             stream_mode="custom",
             durability="sync",
@@ -55,11 +52,27 @@ async def run(
     yield {"event": "end", "result": result.to_dict()}
 
 
+async def finish(graph: Solver, context: Context, task: str, run_id: str) -> SolveResult:
+    """Solve ``task`` and return its result: ``run`` where nobody watches, which spares the streaming.
+
+    Raises:
+        UsageError: the task is blank.
+    """
+    await graph.ainvoke(_input(task), _config(context, run_id), context=context, durability="sync")
+    return await result_of(graph, context, run_id)
+
+
 async def result_of(graph: Solver, context: Context, run_id: str, unfinished: Status = "interrupted") -> SolveResult:
     """Return the result of a run as its last checkpoint has it."""
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)
     return from_state(snapshot.values, run_id, bound, unfinished)
+
+
+def _input(task: str) -> Any:
+    if not task.strip():
+        raise UsageError("the task is empty: say what to solve")
+    return {"task": clean(task)}
 
 
 def _config(context: Context, run_id: str) -> RunnableConfig:

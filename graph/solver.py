@@ -11,10 +11,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from frames.errors import UsageError
 from frames.limits import Bound
 from graph.bound import bound_of
-from graph.build import make_graph
+from graph.build import Solver, make_graph
 from graph.loop import LoopThread
-from graph.result import SolveResult, SolveTrace
-from graph.run import run
+from graph.result import SolveResult
+from graph.run import finish, run
 from nodes import aggregate, atomize, retry, solve, verify
 from nodes.aggregate import Aggregator
 from nodes.atomize import Atomizer
@@ -91,17 +91,15 @@ class RecursiveTaskSolver:
 
     async def asolve(self, task: str, *, run_id: str | None = None) -> SolveResult:
         """Return the result of ``task``."""
-        document: dict[str, Any] = {}
-        async for event in self.astream(task, run_id=run_id):
-            if event["event"] == "end":
-                document = event["result"]
-        return _from_document(document)
+        return await finish(self._graph(), self.context, task, run_id or str(uuid.uuid4()))
 
     async def astream(self, task: str, *, run_id: str | None = None) -> AsyncIterator[dict[str, Any]]:
         """Yield the run's events (``frames.events``) as they happen; the last is ``end``, with the result."""
-        graph = make_graph(self._checkpointer or InMemorySaver())
-        async for event in run(graph, self.context, task, run_id or str(uuid.uuid4())):
+        async for event in run(self._graph(), self.context, task, run_id or str(uuid.uuid4())):
             yield event
+
+    def _graph(self) -> Solver:
+        return make_graph(self._checkpointer or InMemorySaver())
 
     def close(self) -> None:
         """End what was started for the solver: its event loop, the embedded model."""
@@ -133,9 +131,3 @@ def _resolve_models(parts: Components, models: Models) -> None:
             models.resolve(model)
         elif model is not None and not callable(model) and not isinstance(model, Runnable):
             raise UsageError(f"solver must be a chat model, provider:model or a callable, not {type(model).__name__}")
-
-
-def _from_document(document: dict[str, Any]) -> SolveResult:
-    values: dict[str, Any] = {key: value for key, value in document.items() if key != "schema"}
-    values["traces"] = [SolveTrace(**trace) for trace in values["traces"]]
-    return SolveResult(**values)

@@ -1,9 +1,110 @@
-"""stub."""
+"""What ``cactus show`` and ``cactus runs`` print."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from studio.live import printable
+
+_COLOURS = {"succeeded": "green", "failed": "red", "limited": "yellow", "cancelled": "yellow", "interrupted": "yellow"}
 
 
-def print_result(d, c):
-    c.print(d)
+def print_result(document: Mapping[str, Any], console: Console) -> None:
+    """Print a run: its task, its tree of frames, its answer and what it cost."""
+    status = document["status"]
+    _print(console, Text(document["run_id"], "bold").append(f"  {status}", _COLOURS.get(status, "")))
+    _print(console, Text("task  ", "dim").append(_kept(document["task"])))
+    _print(console, Text())
+    for line in _tree(document["traces"]):
+        _print(console, line)
+    _print_section(console, "notes", document.get("notes", []))
+    _print_section(console, "gaps", document["gaps"])
+    for title in ("output", "partial"):
+        if document.get(title):
+            _print(console, Text(f"\n{'answer' if title == 'output' else 'found so far'}", "dim"))
+            _print(console, Text(_kept(document[title])))
+    _print(console, _cost(document))
 
 
-def print_runs(r, c):
-    c.print(r or "cactus solve")
+def print_runs(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print a table of runs."""
+    if not rows:
+        _print(console, Text('no runs yet: cactus solve "…" starts one'))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("run", "status", "started", "profile"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=1)
+    for row in rows:
+        table.add_row(
+            Text(row["run_id"]),
+            Text(row["status"], _COLOURS.get(row["status"], "")),
+            f"{datetime.fromisoformat(row['started']).astimezone():%Y-%m-%d %H:%M}",
+            row["profile"],
+            Text(printable(row["task"], 200)),
+        )
+    console.print(table)
+
+
+def _tree(traces: Sequence[Mapping[str, Any]]) -> list[Text]:
+    """Return one line a frame, in the order the frames were begun, with what became of it."""
+    frames: dict[str, list[Mapping[str, Any]]] = {}
+    for trace in traces:
+        frames.setdefault(trace["frame"], []).append(trace)
+    return [_frame_line(frame, entries) for frame, entries in frames.items()]
+
+
+def _frame_line(frame: str, entries: Sequence[Mapping[str, Any]]) -> Text:
+    last = entries[-1]
+    accepted = last["type"] == "VERIFIED" and last["detail"].startswith("ACCEPTED")
+    line = Text("  " * last["depth"]).append("✓" if accepted else "✗", "green" if accepted else "red")
+    line.append(f" {frame} ", "bold").append(printable(last["task"], 70))
+    attempts = sum(entry["type"] == "SOLVED" for entry in entries)
+    if entries[0]["type"] == "DECOMPOSED":
+        line.append(f"  {entries[0]['detail'].partition(':')[0]}", "dim")
+    elif attempts > 1:
+        line.append(f"  {attempts} attempts", "dim")
+    for entry in entries:
+        if entry["type"] == "VERIFIED" and entry["detail"].startswith("REJECTED"):
+            line.append(f"  {printable(entry['detail'].lower()[:8] + entry['detail'][8:], 80)}", "yellow")
+    return line
+
+
+def _print_section(console: Console, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        _print(console, Text(f"\n{title}", "dim"))
+    for line in lines:
+        _print(console, Text(f"  {printable(line)}"))
+
+
+def _cost(document: Mapping[str, Any]) -> Text:
+    usage, bound = document["usage"], document["bound"]
+    most = f" of at most {bound['calls']}" if bound else ""
+    estimated = " (estimated)" if usage["estimated"] else ""
+    tokens = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out{estimated}"
+    seconds = document["duration_ms"] / 1000
+    frames = f"{document['frames']} frame{'s' if document['frames'] != 1 else ''}"
+    return Text(f"\n{frames} · {usage['calls']} calls{most} · {tokens} · {duration(seconds)}", "dim")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it: ``4.2 s``, ``3 min 05 s``, ``2 h 03 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _kept(text: str) -> str:
+    """Return ``text`` with its lines, without characters that would move the cursor."""
+    return "\n".join(
+        "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line) for line in text.splitlines()
+    )
+
+
+def _print(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=not console.is_terminal)
