@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from studio.live import printable
@@ -35,19 +34,19 @@ def print_runs(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     if not rows:
         _print(console, Text('no runs yet: cactus solve "…" starts one'))
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("run", "status", "started", "profile"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in rows:
-        table.add_row(
-            Text(row["run_id"]),
-            Text(row["status"], _COLOURS.get(row["status"], "")),
-            f"{datetime.fromisoformat(row['started']).astimezone():%Y-%m-%d %H:%M}",
-            row["profile"],
-            Text(printable(row["task"], 200)),
-        )
-    console.print(table)
+    heads = ("run", "status", "started", "profile", "task")
+    table = [heads, *(_row(row) for row in rows)]
+    widths = [max(len(cells[column]) for cells in table) for column in range(4)]
+    for cells in table:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+        line = Text("  ".join([*padded, cells[4]]), "dim" if cells is heads else "")
+        line.highlight_words([cells[1]], _COLOURS.get(cells[1], ""))
+        console.print(line, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore", crop=False)
+
+
+def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    started = f"{datetime.fromisoformat(row['started']).astimezone():%Y-%m-%d %H:%M}"
+    return (printable(row["run_id"]), row["status"], started, row["profile"], printable(row["task"], 200))
 
 
 def _tree(traces: Sequence[Mapping[str, Any]]) -> list[Text]:
