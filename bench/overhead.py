@@ -5,14 +5,15 @@
     python bench/overhead.py --only cpu
 
 The loop has as many supersteps as the machine's run, the same checkpointer and the same durability, a state of
-two small values, and does nothing. Both are run in turn; the ratio is the median of the pairs. Models answer at
-once. Sizes are taken in a fresh process for each run: memory is its peak above what imports and one small run
+two small values, calls the same functions as often, and does nothing else. Both are run in turn; the ratio is the
+median of the pairs. Models answer at once. Sizes are taken in a fresh process for each run: memory is its peak above what imports and one small run
 need, the database is measured after its write-ahead log was written back.
 """
 
 import argparse
 import asyncio
 import gc
+import inspect
 import json
 import resource
 import statistics
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
@@ -70,23 +71,17 @@ def reply_sync(prompt: str) -> str:
     return "an answer"
 
 
-async def machine(saver: Any, *, solver: Any = reply, decomposer: Any = split) -> None:
+def chat() -> GenericFakeChatModel:
+    """Return LangChain's fake chat model, which answers at once."""
+    return GenericFakeChatModel(messages=(AIMessage("an answer") for _ in count()))
+
+
+async def machine(saver: Any, solver: Any, decomposer: Any) -> None:
     """Solve the balanced tree."""
-    parts = {"solver": solver, "decomposer": decomposer, "max_depth": DEPTH}
-    with RecursiveTaskSolver(**parts, checkpointer=saver) as made:
+    with RecursiveTaskSolver(solver=solver, decomposer=decomposer, max_depth=DEPTH, checkpointer=saver) as made:
         result = await made.asolve("0")
     assert result.success
     assert result.frames == FRAMES
-
-
-async def sync_machine(saver: Any) -> None:
-    """Solve it with plain functions, each called in a thread."""
-    await machine(saver, solver=reply_sync, decomposer=split_sync)
-
-
-async def chat_machine(saver: Any) -> None:
-    """Solve it with a LangChain chat model."""
-    await machine(saver, solver=GenericFakeChatModel(messages=(AIMessage("an answer") for _ in count())))
 
 
 class Counter(TypedDict):
@@ -96,18 +91,22 @@ class Counter(TypedDict):
     text: str
 
 
-async def tick(state: Counter) -> dict[str, Any]:
-    """Count on."""
-    return {"step": state["step"] + 1, "text": "an answer"}
-
-
-async def again(state: Counter) -> str:  # async, like the machine's route: a plain one would be called in a thread
+async def again(state: Counter) -> str:  # async: a plain function would be called in a thread
     """Loop until as many supersteps are done as the machine needs."""
     return "tick" if state["step"] < STEPS else END
 
 
-async def loop(saver: Any) -> None:
-    """Run the minimal loop."""
+async def loop(saver: Any, solver: Any, decomposer: Any) -> None:
+    """Run the minimal loop, with as many calls of the same functions."""
+
+    async def tick(state: Counter) -> dict[str, Any]:
+        step, text = state["step"], state["text"]
+        if step < FRAMES:
+            text = await called(solver, "0")
+        elif step < FRAMES + INNER:
+            await called(decomposer, "0", 0)
+        return {"step": step + 1, "text": text}
+
     builder = StateGraph(Counter)
     builder.add_node("tick", tick)
     builder.add_edge(START, "tick")
@@ -118,33 +117,43 @@ async def loop(saver: Any) -> None:
     assert result["step"] == STEPS
 
 
+async def called(function: Any, *args: Any) -> Any:
+    """Return what a component gives, called as plainly as its kind allows."""
+    if isinstance(function, GenericFakeChatModel):
+        return (await function.ainvoke([HumanMessage(args[0])])).text
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    return await asyncio.to_thread(function, *args)
+
+
 # --- CPU ----------------------------------------------------------------------------------------------------
 
-Work = Callable[[Any], Awaitable[None]]
-MACHINES: dict[str, Work] = {
-    "async functions": machine,
-    "plain functions (threads)": sync_machine,
-    "LangChain chat model": chat_machine,
+Work = Callable[[Any, Any, Any], Awaitable[None]]
+KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "async functions": lambda: (reply, split),
+    "plain functions (threads)": lambda: (reply_sync, split_sync),
+    "LangChain chat model": lambda: (chat(), split),
 }
 
 
-async def _cpu_ms(work: Work, store: str) -> float:
+async def _cpu_ms(work: Work, kind: str, store: str) -> float:
     """Return the milliseconds of CPU that ``work`` takes in all threads of this process."""
     async with AsyncExitStack() as stack:
         saver: Any = InMemorySaver()
         if store == "sqlite":
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             saver = (await stack.enter_async_context(open_store(Path(folder) / "runs.db"))).saver
+        components = KINDS[kind]()
         gc.collect()
         before = time.process_time()
-        await work(saver)
+        await work(saver, *components)
         return (time.process_time() - before) * 1000
 
 
-async def _compare(work: Work, store: str, repetitions: int) -> dict[str, float]:
+async def _compare(kind: str, store: str, repetitions: int) -> dict[str, float]:
     pairs = []
     for repetition in range(repetitions + 1):
-        pair = (await _cpu_ms(work, store), await _cpu_ms(loop, store))
+        pair = (await _cpu_ms(machine, kind, store), await _cpu_ms(loop, kind, store))
         pairs += [pair] if repetition else []  # the first warms up
     return {
         "machine_ms": statistics.median(mine for mine, _ in pairs) / FRAMES,
@@ -156,9 +165,9 @@ async def _compare(work: Work, store: str, repetitions: int) -> dict[str, float]
 async def cpu(repetitions: int) -> list[dict[str, Any]]:
     """Return a row for each store and kind of component."""
     return [
-        {"store": store, "components": name, **await _compare(work, store, repetitions)}
+        {"store": store, "components": kind, **await _compare(kind, store, repetitions)}
         for store in ("memory", "sqlite")
-        for name, work in MACHINES.items()
+        for kind in KINDS
     ]
 
 

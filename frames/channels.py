@@ -7,7 +7,7 @@ the work. (Its own limit remains: one snapshot in 5,000 steps.)
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from langgraph.channels import DeltaChannel
 
@@ -17,6 +17,20 @@ from frames.stack import fold
 SNAPSHOT_EVERY = 1_000_000
 
 
+class _Delta(DeltaChannel[Any]):
+    """A delta channel whose copies share its value.
+
+    LangGraph copies every channel after every step; reducers and nodes never change a value in place, so the
+    list behind it need not be copied.
+    """
+
+    def copy(self) -> Self:
+        new = object.__new__(type(self))
+        new.key, new.typ = self.key, self.typ
+        new.reducer, new.snapshot_frequency, new.value = self.reducer, self.snapshot_frequency, self.value
+        return new
+
+
 def append(value: list[Any], writes: Sequence[list[Any]]) -> list[Any]:
     """Return ``value`` with the entries of every write behind it."""
     return [*value, *(entry for write in writes for entry in write)]
@@ -24,9 +38,9 @@ def append(value: list[Any], writes: Sequence[list[Any]]) -> list[Any]:
 
 def stack_channel() -> Any:
     """The channel of the stack: nodes write operations, readers see frames."""
-    return DeltaChannel(fold, list[Frame], snapshot_frequency=SNAPSHOT_EVERY)
+    return _Delta(fold, list[Frame], snapshot_frequency=SNAPSHOT_EVERY)
 
 
 def append_channel() -> Any:
     """The channel of a list that only grows."""
-    return DeltaChannel(append, list[Any], snapshot_frequency=SNAPSHOT_EVERY)
+    return _Delta(append, list[Any], snapshot_frequency=SNAPSHOT_EVERY)

@@ -290,8 +290,10 @@ async def _within_boundary(step: Step, work: Callable[[Step], Awaitable[Update]]
 
 async def _within_deadline(step: Step, work: Callable[[Step], Awaitable[Update]]) -> Update:
     remaining = step.remaining()
+    if remaining is None:
+        return await work(step)
     reached = LimitError("deadline", f"deadline = {step.context.deadline} s reached")
-    if remaining is not None and remaining <= 0:
+    if remaining <= 0:
         raise reached
     scope = asyncio.timeout(remaining)
     try:

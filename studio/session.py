@@ -18,7 +18,10 @@ from graph.build import make_graph
 from graph.run import result_of, run
 from graph.store import Store, open_store
 from nodes.context import Context
+from nodes.models.local import LocalServer
+from nodes.models.resolve import Models
 from nodes.settings import ROLES
+from studio.fetching import Fetching
 from studio.live import LiveView
 
 LOCAL_HINT = (
@@ -33,7 +36,8 @@ class Session:
     def __init__(
         self, context: Context, db: str | None, run_id: str | None, *, quiet: bool = False, keep: bool = True
     ) -> None:
-        self.context = context
+        models = Models(context.call_timeout, None if quiet else Fetching())
+        self.context = context.with_components(context.components, models)
         self.run_id = clean(run_id) if run_id else new_run_id()
         self._db = db
         self._quiet = quiet
@@ -72,10 +76,11 @@ class Session:
         return document
 
     def _find_models(self) -> None:
-        for role in ROLES:
-            self.context.models.resolve(self.context.model_name(role))
-        if self.context.model == "local":
-            self._say(LOCAL_HINT)
+        for name in {self.context.model_name(role) for role in ROLES}:
+            model = self.context.models.resolve(name)
+            if isinstance(model, LocalServer):
+                self._say(LOCAL_HINT)
+                model.start()
 
     def _view(self) -> LiveView:
         return LiveView(calls_bound=bound_of(self.context)["calls"], quiet=self._quiet)

@@ -13,9 +13,13 @@ from nodes.models.call import Model
 from nodes.models.local import LocalServer
 from nodes.models.local import available as local_available
 from nodes.models.scripted import ScriptedChatModel
+from nodes.models.weights import Report
 
 ModelLike = Model | str
 """What a user may give as a model: a chat model, a name, or a callable ``str -> str``."""
+
+LOCAL_REPLY_TOKENS = 1024
+"""Most tokens of one reply of the embedded model: small models may loop, and a minute and a half is enough."""
 
 DEFAULT_OPENAI = "openai:gpt-5-mini"
 
@@ -37,11 +41,13 @@ _KEYS = {
 class Models:
     """The models of one run: each name is resolved once; ``close`` ends what was started for them.
 
-    ``timeout`` is the seconds that a hosted model's client waits.
+    ``timeout`` is the seconds that a hosted model's client waits; ``report`` is told (bytes done, bytes in all)
+    while the embedded model's weights are fetched.
     """
 
-    def __init__(self, timeout: float = 600) -> None:
+    def __init__(self, timeout: float = 600, report: Report | None = None) -> None:
         self._timeout = timeout
+        self._report = report
         self._known: dict[str, Model] = {}
         self._lock = threading.Lock()
 
@@ -62,8 +68,18 @@ class Models:
 
     def _resolved(self, model: str) -> Model:
         if model not in self._known:
-            self._known[model] = _build(model, self._timeout)
+            self._known[model] = self._build(model)
         return self._known[model]
+
+    def _build(self, name: str) -> Model:
+        if name == "local":
+            return LocalServer(self._report, max_tokens=LOCAL_REPLY_TOKENS)
+        provider, colon, rest = name.partition(":")
+        if not colon or not provider or not rest:
+            raise UsageError(f"model {name!r} is not PROVIDER:NAME (such as openai:gpt-5-mini), scripted:FILE or local")
+        if provider == "scripted":
+            return ScriptedChatModel.from_file(Path(rest))
+        return _hosted(name, provider, self._timeout)
 
     def close(self) -> None:
         """Stop the embedded server, where one was started."""
@@ -98,17 +114,6 @@ def default_name() -> str:
         "no model: name one (--model PROVIDER:NAME or CACTUS_MODEL), set OPENAI_API_KEY, "
         "or install the embedded one (pip install 'cactus-solver[local]')"
     )
-
-
-def _build(name: str, timeout: float) -> Model:
-    if name == "local":
-        return LocalServer()
-    provider, colon, rest = name.partition(":")
-    if not colon or not provider or not rest:
-        raise UsageError(f"model {name!r} is not PROVIDER:NAME (such as openai:gpt-5-mini), scripted:FILE or local")
-    if provider == "scripted":
-        return ScriptedChatModel.from_file(Path(rest))
-    return _hosted(name, provider, timeout)
 
 
 def _hosted(name: str, provider: str, timeout: float) -> Runnable[Any, Any]:
