@@ -6,8 +6,8 @@
 
 The loop has as many supersteps as the machine's run, the same checkpointer and the same durability, a state of
 two small values, calls the same functions as often, and does nothing else. Both are run in turn; the ratio is the
-median of the pairs. Models answer at once. Sizes are taken in a fresh process for each run: memory is its peak above what imports and one small run
-need, the database is measured after its write-ahead log was written back.
+median of the pairs. Models answer at once. Sizes are taken in a fresh process for each run: memory is its peak
+above what imports and one small run need, the database is measured after its write-ahead log was written back.
 """
 
 import argparse

