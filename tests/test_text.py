@@ -45,6 +45,7 @@ def test_bullets() -> None:
 def test_bullets_do_not_run_over_lines() -> None:
     assert bullets("-\nnext line") == []
     assert bullets("- a\r\n- b\r\n") == ["a", "b"]
+    assert bullets("- - a\n* - b\n- -5 degrees") == ["a", "b", "-5 degrees"]
 
 
 @given(st.text())

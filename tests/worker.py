@@ -1,4 +1,4 @@
-"""A run in a process of its own: ``python -m tests.worker WHERE RUN_ID MODE``.
+"""Runs in a process of its own: ``python -m tests.worker`` reads jobs ``WHERE RUN_ID MODE`` and prints outcomes.
 
 MODE is ``solve``, ``slow`` (to be killed), ``stop`` (interrupted after the first verdict) or ``resume``.
 """
@@ -52,8 +52,13 @@ async def work(where: str, run_id: str, mode: str) -> dict[str, Any]:
         return result.to_dict()
 
 
-if __name__ == "__main__":
+def outcome(job: str) -> Any:
     try:
-        print(json.dumps(asyncio.run(work(*sys.argv[1:]))))
+        return asyncio.run(work(*job.split()))
     except UsageError as error:
-        sys.exit(type(error).__name__)
+        return type(error).__name__
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(outcome(line)), flush=True)

