@@ -70,6 +70,8 @@ async def result_of(graph: Solver, context: Context, run_id: str, unfinished: St
 
 
 def _input(task: str) -> Any:
+    if not isinstance(task, str):  # type: ignore[reportUnnecessaryIsInstance]  # users may pass anything
+        raise UsageError(f"the task must be a text, not {type(task).__name__}")
     if not task.strip():
         raise UsageError("the task is empty: say what to solve")
     return {"task": clean(task)}

@@ -1,5 +1,6 @@
 """The solver that Python users import: the machine with its components, as one object."""
 
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
@@ -77,6 +78,7 @@ class RecursiveTaskSolver:
         self.context = context.with_components(parts, models)
         self._checkpointer = checkpointer
         self._thread: LoopThread | None = None
+        self._lock = threading.Lock()
 
     @property
     def bound(self) -> Bound:
@@ -85,8 +87,8 @@ class RecursiveTaskSolver:
 
     def solve(self, task: str, *, run_id: str | None = None) -> SolveResult:
         """Return the result of ``task``; works inside a running event loop (a notebook) too."""
-        if self._thread is None:
-            self._thread = LoopThread()
+        with self._lock:
+            self._thread = self._thread or LoopThread()
         return self._thread.run(self.asolve(task, run_id=run_id))
 
     async def asolve(self, task: str, *, run_id: str | None = None) -> SolveResult:
@@ -104,9 +106,10 @@ class RecursiveTaskSolver:
     def close(self) -> None:
         """End what was started for the solver: its event loop, the embedded model."""
         self.context.models.close()
-        if self._thread is not None:
-            self._thread.close()
-            self._thread = None
+        with self._lock:
+            if self._thread is not None:
+                self._thread.close()
+                self._thread = None
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,7 @@
 """The classic profile against a reference of ten lines, over random trees and verdicts."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,6 +190,26 @@ async def test_components_may_be_async_objects_and_lambdas() -> None:
     result = await solver.asolve("t")
     assert result.success
     assert result.frames == 3
+
+
+def test_solve_from_several_threads_at_once() -> None:
+    with (
+        RecursiveTaskSolver(solver=str.upper, decomposer=lambda task, depth: []) as solver,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        outputs = list(pool.map(lambda n: solver.solve(f"t{n}").output, range(24)))
+    assert outputs == [f"T{n}" for n in range(24)]
+
+
+@pytest.mark.parametrize(
+    ("task", "said"), [("  ", "the task is empty"), (None, "the task must be a text, not NoneType")]
+)
+def test_a_task_that_is_none_is_refused(task: Any, said: str) -> None:
+    with (
+        RecursiveTaskSolver(solver=str.upper, decomposer=lambda task, depth: []) as solver,
+        pytest.raises(UsageError, match=said),
+    ):
+        solver.solve(task)
 
 
 async def test_solve_works_inside_a_running_loop() -> None:
