@@ -1,6 +1,5 @@
 """The solver that Python users import: the machine with its components, as one object."""
 
-import threading
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
@@ -13,7 +12,7 @@ from frames.errors import UsageError
 from frames.limits import Bound
 from graph.bound import bound_of
 from graph.build import Solver, make_graph
-from graph.loop import LoopThread
+from graph.loop import run_sync
 from graph.result import SolveResult
 from graph.run import finish, run
 from nodes import aggregate, atomize, retry, solve, verify
@@ -77,8 +76,6 @@ class RecursiveTaskSolver:
         _resolve_models(parts, models)
         self.context = context.with_components(parts, models)
         self._checkpointer = checkpointer
-        self._thread: LoopThread | None = None
-        self._lock = threading.Lock()
 
     @property
     def bound(self) -> Bound:
@@ -87,9 +84,7 @@ class RecursiveTaskSolver:
 
     def solve(self, task: str, *, run_id: str | None = None) -> SolveResult:
         """Return the result of ``task``; works inside a running event loop (a notebook) too."""
-        with self._lock:
-            self._thread = self._thread or LoopThread()
-        return self._thread.run(self.asolve(task, run_id=run_id))
+        return run_sync(self.asolve(task, run_id=run_id))
 
     async def asolve(self, task: str, *, run_id: str | None = None) -> SolveResult:
         """Return the result of ``task``."""
@@ -104,12 +99,8 @@ class RecursiveTaskSolver:
         return make_graph(self._checkpointer or InMemorySaver())
 
     def close(self) -> None:
-        """End what was started for the solver: its event loop, the embedded model."""
+        """End what was started for the solver: the embedded model."""
         self.context.models.close()
-        with self._lock:
-            if self._thread is not None:
-                self._thread.close()
-                self._thread = None
 
     def __enter__(self) -> Self:
         return self

@@ -98,7 +98,7 @@ class OpenAIHandler(_Handler):
             body = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
             self.answer(200, json.dumps(body).encode())
             return
-        chunks = [{"choices": [{"index": 0, "delta": {"content": word}}]} for word in message["content"].split(" ")]
+        chunks = [{"choices": [{"index": 0, "delta": {"content": f"{word} "}}]} for word in message["content"].split()]
         chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         if usage and (request.get("stream_options") or {}).get("include_usage"):
             chunks.append({"choices": [], "usage": usage})
@@ -133,7 +133,7 @@ class LangSmithHandler(_Handler):
                 state.runs.setdefault(run["id"], {}).update(run)
         self.answer(202, b"{}")
 
-    do_PATCH = do_POST
+    do_PATCH = do_POST  # noqa: N815  # the name that http.server looks for
 
     def take_parts(self, state: LangSmith, body: bytes) -> None:
         head = f"Content-Type: {self.headers['content-type']}\r\n\r\n".encode()

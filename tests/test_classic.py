@@ -212,6 +212,15 @@ def test_a_task_that_is_none_is_refused(task: Any, said: str) -> None:
         solver.solve(task)
 
 
+async def test_a_component_may_solve_by_another_solver() -> None:
+    inner = RecursiveTaskSolver(solver=str.upper, decomposer=lambda task, depth: [])
+
+    async def model(prompt: str) -> str:
+        return inner.solve(prompt).output or ""
+
+    assert RecursiveTaskSolver(solver=model, decomposer=lambda task, depth: []).solve("t").output == "T"
+
+
 async def test_solve_works_inside_a_running_loop() -> None:
     with RecursiveTaskSolver(solver=str.upper, decomposer=lambda task, depth: []) as solver:
         assert [solver.solve("t").output for _ in range(2)] == ["T", "T"]

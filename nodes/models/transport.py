@@ -15,6 +15,8 @@ LONGEST_WAIT = 300.0
 
 _CONNECTION_ERRORS = {"APIConnectionError", "APITimeoutError", "ServiceUnavailable", "ResourceExhausted"}
 
+_OTHER_LOOP = ("Event loop is closed", "bound to a different event loop", "attached to a different loop")
+
 _backoff = wait_exponential_jitter(multiplier=0.5, max=30, jitter=0.25)
 
 
@@ -37,6 +39,8 @@ def is_transport(error: BaseException) -> bool:
         return status in RETRIED_STATUS and (retry_after(error) or 0) <= LONGEST_WAIT
     if isinstance(error, httpx.TransportError | TimeoutError | ConnectionError):
         return not isinstance(error, httpx.UnsupportedProtocol)
+    if isinstance(error, RuntimeError):  # a kept connection belongs to another loop; the next attempt opens one
+        return any(words in str(error) for words in _OTHER_LOOP)
     return any(kind.__name__ in _CONNECTION_ERRORS for kind in type(error).__mro__)
 
 
