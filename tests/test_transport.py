@@ -1,6 +1,8 @@
 """Hosted models over HTTP: transport faults, time-outs, replies that are no answers, and the account of tokens."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -161,12 +163,21 @@ def test_one_solver_is_called_again_and_again(endpoint: OpenAI) -> None:
         assert [solver.solve("t").success for _ in range(3)] == [True] * 3
 
 
+LOOPS = """
+import asyncio
+from langchain_openai import ChatOpenAI
+from graph import RecursiveTaskSolver
+model = ChatOpenAI(model="mine", max_retries=0)
+for _ in range(3):
+    solver = RecursiveTaskSolver(solver=model, decomposer=lambda task, depth: [])
+    assert asyncio.run(solver.asolve("t")).success
+    assert solver.solve("t").success
+"""
+
+
 def test_a_model_outlives_the_event_loops_it_was_used_on(endpoint: OpenAI) -> None:
-    model = ChatOpenAI(model="mine", max_retries=0)
-    for _ in range(3):
-        solver = RecursiveTaskSolver(solver=model, decomposer=lambda task, depth: [])
-        assert asyncio.run(solver.asolve("t")).success
-        assert solver.solve("t").success
+    subprocess.run([sys.executable, "-c", LOOPS], check=True, timeout=60)
+    assert len(endpoint.times) >= 6
 
 
 @pytest.mark.parametrize("usage", [True, False])
