@@ -35,14 +35,14 @@ class _Cli(click.Group):
 @click.group(cls=_Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="cactus")
 def cli() -> None:
-    r"""Solve a task that is too big for one model call: split it, solve the parts, check and combine them.
+    """Solve a task that is too big for one model call: split it, solve the parts, check and combine them.
 
     \b
     cactus demo                                       see it work: no key, no network, no model
     cactus solve "Compare REST and gRPC" --model local
     cactus solve --file task.md --model openai:gpt-5-mini --json
     cactus show RUN                                   how an answer came about
-    """
+    """  # noqa: D301  # click reads the escape
 
 
 def main() -> None:

@@ -191,6 +191,11 @@ def test_show_tells_how_the_answer_came_about(cactus: Cactus) -> None:
     assert all(text in shown for text in ("the task", "succeeded", "part one", "0.1", "combined"))
 
 
+def test_help_shows_examples_line_by_line(cactus: Cactus) -> None:
+    assert "\n  cactus demo " in cactus("--help").out
+    assert "\n    cactus runs --limit 5 --json\n" in cactus("runs", "--help").out
+
+
 @pytest.mark.parametrize("command", ["solve", "runs", "show", "bound", "demo", "doctor"])
 def test_help_has_examples(cactus: Cactus, command: str) -> None:
     done = cactus(command, "--help")
