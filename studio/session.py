@@ -12,6 +12,7 @@ from typing import Any
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import RunControl
 
+from frames.limits import Bound
 from frames.text import clean
 from graph.bound import bound_of
 from graph.build import make_graph
@@ -63,7 +64,7 @@ class Session:
         graph = make_graph(store.saver if store else InMemorySaver())
         control = RunControl()
         document: dict[str, Any] = {}
-        self._say("at most {frames} frames and {calls} model calls".format(**bound_of(self.context)))
+        self._say(at_most(bound_of(self.context)))
         with self._view() as view, _signals(control, self._say):
             try:
                 async for event in run(graph, self.context, task, self.run_id, control):
@@ -91,6 +92,12 @@ class Session:
 
     def _settings(self) -> dict[str, Any]:
         return self.context.model_dump(exclude_defaults=True) | {"profile": self.context.profile}
+
+
+def at_most(bound: Bound) -> str:
+    """Return the bound in words."""
+    frames, calls = bound["frames"], bound["calls"]
+    return f"at most {frames} frame{'s' * (frames != 1)} and {calls} model call{'s' * (calls != 1)}"
 
 
 def new_run_id() -> str:

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests that need one."""
+"""Fixtures: a real PostgreSQL, and the command line."""
 
 import itertools
 import tempfile
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.cli import Cactus
 
 _numbers = itertools.count()
 
@@ -27,6 +29,12 @@ def postgres() -> Iterator[Callable[[], str]]:
 
     yield make
     server.cleanup()
+
+
+@pytest.fixture
+def cactus(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cactus:
+    """Return the command line, in a folder of its own."""
+    return Cactus(tmp_path, capsys, monkeypatch)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -17,11 +17,6 @@ SPLIT = {"role": "decompose", "depth": 0, "reply": "- part one\n- part two"}
 ANSWER = {"role": "solve", "reply": "answer to {task}"}
 
 
-@pytest.fixture
-def cactus(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cactus:
-    return Cactus(tmp_path, capsys, monkeypatch)
-
-
 def test_solve_prints_the_answer_alone_on_standard_output(cactus: Cactus) -> None:
     done = cactus("solve", "the task", "--model", cactus.script(SPLIT, ANSWER, default="combined"))
     assert (done.status, done.out) == (0, "combined\n")
@@ -172,6 +167,13 @@ def test_one_roles_model(cactus: Cactus) -> None:
     other.write_text("default: other")
     done = cactus("solve", "t", "--json", "--model", model, "--role-model", f"aggregate=scripted:{other}")
     assert done.document["output"] == "other"
+
+
+def test_a_run_lives_where_db_says(cactus: Cactus, where: str) -> None:
+    solved = cactus("solve", "t\x00\udc81", "--json", "--db", where, "--run-id", "r", "--model", cactus.script(ANSWER))
+    assert solved.document["output"] == "answer to t\ufffd\ufffd"
+    assert cactus("show", "r", "--json", "--db", where).document == solved.document
+    assert "r  " in cactus("runs", "--db", where).out
 
 
 def test_runs_lists_the_newest_first(cactus: Cactus) -> None:

@@ -47,9 +47,8 @@ def commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_commands_are_understood(
-    page: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    page: str, line: str, cactus: Cactus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cactus = Cactus(tmp_path, capsys, monkeypatch)
     (tmp_path / "task.md").write_text("a task")
     (tmp_path / "in").write_text("a task")
     stdin = (tmp_path / "in").open()
@@ -62,10 +61,7 @@ def test_commands_are_understood(
         assert cactus(*args).status == 0, line
 
 
-def test_the_bound_in_get_started(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cactus = Cactus(tmp_path, capsys, monkeypatch)
+def test_the_bound_in_get_started(cactus: Cactus) -> None:
     said = cactus("bound", "--max-subtasks", "5", "-c", "verifier=llm").out
     assert said in (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
 

@@ -19,6 +19,7 @@ from frames.errors import CactusError, UsageError
 from nodes.models import local as module
 from nodes.models.local import LocalServer, available, problems
 from nodes.models.weights import ensure_weights
+from tests.cli import Cactus
 
 PARENT = """
 from nodes.models.local import LocalServer
@@ -217,3 +218,12 @@ def test_problems_tell_of_weights_that_are_not_here(monkeypatch, tmp_path):
     assert "on first use" in problems()[0]
     monkeypatch.setenv("CACTUS_GGUF", str(tmp_path / "none"))
     assert "CACTUS_GGUF" in problems()[0]
+
+
+def test_a_task_is_solved_by_the_command_line(cactus: Cactus) -> None:
+    task = "Name two colours: one warm, one cold. Answer in at most six words."
+    done = cactus("solve", task, "--json", "--model", "local", "--max-depth", "0", "--deadline", "120")
+    assert done.status == 0, done.err
+    assert done.document["output"].strip()
+    assert not done.document["usage"]["estimated"]
+    assert "small offline demonstration model" in done.err

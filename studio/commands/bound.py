@@ -21,9 +21,10 @@ def command(
     """Print the most frames and model calls that a run with these options can need."""
     from graph.bound import bound_of
     from studio.options import choose
+    from studio.session import at_most
 
     most = bound_of(choose({**given, "role_models": role_models(role_model)}, pairs, config, needs_model=False).context)
     if as_json:
         click.echo(json.dumps(most))
     else:
-        click.echo(f"at most {most['frames']} frames and {most['calls']} model calls, in {most['steps']} steps")
+        click.echo(f"{at_most(most)}, in {most['steps']} steps")
