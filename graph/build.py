@@ -51,7 +51,7 @@ def _with_context(function: NodeFunction, default: Context) -> Callable[..., Awa
     async def run(state: State, runtime: Runtime[Context]) -> Update:
         if runtime.context is None:  # type: ignore[reportUnnecessaryComparison]  # a run may bring none
             runtime = runtime.override(context=default)
-        describe_run(function.__name__, state, runtime.execution_info)
+        describe_run(function.__name__, state, runtime)
         return await function(state, runtime)
 
     run.__name__ = function.__name__

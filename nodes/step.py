@@ -206,11 +206,12 @@ class Step:
         return None if deadline is None else self.started + deadline - self.context.now()
 
     def _admit(self) -> None:
+        most, tokens = self.context.max_calls, self.context.max_tokens
+        if most is None and tokens is None:
+            return
         made = [*([] if self.fresh else self._state["calls"]), *self._calls]
-        most = self.context.max_calls
         if most is not None and len(made) >= most:
             raise LimitError("max_calls", f"max_calls = {most} reached")
-        tokens = self.context.max_tokens
         if tokens is not None and sum(c["input_tokens"] + c["output_tokens"] for c in made) >= tokens:
             raise LimitError("max_tokens", f"max_tokens = {tokens} reached")
 

@@ -90,15 +90,14 @@ def explained(fault: Exception, name: str, policy: CallPolicy) -> CactusError:
     """Return what a fault of a model's client means, and what to do about it."""
     if isinstance(fault, CactusError):
         return fault
+    tried = "1 attempt" if policy.attempts == 1 else f"{policy.attempts} attempts"
     if isinstance(fault, TimeoutError) and not str(fault):
         return TransportError(
-            f"{name} gave no reply within {policy.timeout:g} s, {policy.attempts} times; "
-            "raise call_timeout or use another model"
+            f"{name} gave no reply within {policy.timeout:g} s, in {tried}; raise call_timeout or use another model"
         )
     if is_transport(fault):
         return TransportError(
-            f"{name} could not be reached ({policy.attempts} attempts): {say(fault)}; "
-            "check the endpoint's address and that it is up"
+            f"{name} could not be reached ({tried}): {say(fault)}; check the endpoint's address and that it is up"
         )
     status = status_of(fault)
     if status is None:

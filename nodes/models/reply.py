@@ -8,8 +8,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from frames.errors import RefusedError, ReplyCutError
 from frames.text import clean, estimate_tokens, one_line
 
-_CUT = {"length", "max_tokens", "model_length"}
-_REFUSED = {"content_filter", "refusal", "safety", "prohibited_content", "guardrail_intervened"}
+_CUT = {"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"}
+_REFUSED = {
+    *("content_filter", "content_filtered", "refusal", "guardrail_intervened"),
+    *("safety", "prohibited_content", "blocklist", "recitation", "spii"),  # Google
+}
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,17 @@ def from_text(prompt: str, text: str) -> Reply:
 
 
 def from_message(prompt: str, message: BaseMessage) -> Reply:
-    """Return the reply that a chat model's message holds."""
+    """Return the reply that a chat model's message holds.
+
+    Raises:
+        ConnectionError: the stream ended before the reply did, which is a fault of transport.
+    """
     text = str(message.text)
     usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
     metadata: dict[str, Any] = message.response_metadata
-    finish = metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason")
+    finish = _finish(metadata)
+    if not finish and metadata.get("model_provider") == "openai" and "model_name" not in metadata:
+        raise ConnectionError("the connection ended before the reply did")  # the last chunk brings both
     return Reply(
         text=clean(text),
         input_tokens=usage["input_tokens"] if usage else estimate_tokens(prompt),
@@ -43,6 +52,13 @@ def from_message(prompt: str, message: BaseMessage) -> Reply:
         finish=str(finish).lower() if finish else None,
         refusal=message.additional_kwargs.get("refusal"),
     )
+
+
+def _finish(metadata: dict[str, Any]) -> Any:
+    """Return why the model stopped, under whichever name its provider gives it."""
+    incomplete: Any = metadata.get("incomplete_details") or {}
+    names = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+    return next((metadata[name] for name in names if metadata.get(name)), None) or incomplete.get("reason")
 
 
 def answer(reply: Reply, model: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
 from time import time
 from typing import Any
 
@@ -13,7 +14,18 @@ RETRIED_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 LONGEST_WAIT = 300.0
 """Seconds; a provider that asks for more is told apart as not available."""
 
-_CONNECTION_ERRORS = {"APIConnectionError", "APITimeoutError", "ServiceUnavailable", "ResourceExhausted"}
+_CONNECTION_ERRORS = {
+    *("APIConnectionError", "APITimeoutError", "ServiceUnavailable", "ResourceExhausted"),
+    *("ConnectionError", "Timeout", "ChunkedEncodingError"),  # requests; botocore has the first too
+    *("ClientConnectionError", "ClientPayloadError"),  # aiohttp
+    *("URLError", "gaierror", "IncompleteRead"),  # the standard library
+}
+
+_MIDWAY = {"server_error", "api_error", "overloaded_error", "timeout_error", "rate_limit_error", "rate_limit_exceeded"}
+"""What an error event within a stream calls itself, under OpenAI's and Anthropic's interfaces."""
+
+_NO_CHUNK = "No generations found in stream"
+"""What LangChain says of a stream that ended before its first chunk."""
 
 _OTHER_LOOP = ("Event loop is closed", "bound to a different event loop", "attached to a different loop")
 
@@ -21,27 +33,40 @@ _backoff = wait_exponential_jitter(multiplier=0.5, max=30, jitter=0.25)
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that an error carries, whichever client raised it."""
+    """Return the HTTP status of failure that an error carries, whichever client raised it."""
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "code"):
             value = getattr(holder, name, None)
-            if isinstance(value, int):
+            if isinstance(value, int) and 300 <= value < 600:
                 return value
     return None
 
 
 def is_transport(error: BaseException) -> bool:
     """Whether the fault lies in reaching the provider, so that the same call may yet succeed."""
-    if getattr(error, "code", None) == "insufficient_quota":
+    if "insufficient_quota" in (getattr(error, "code", None), getattr(error, "type", None)):
         return False
     status = status_of(error)
     if status is not None:
         return status in RETRIED_STATUS and (retry_after(error) or 0) <= LONGEST_WAIT
+    if _broke_midway(error):
+        return True
     if isinstance(error, httpx.TransportError | TimeoutError | ConnectionError):
         return not isinstance(error, httpx.UnsupportedProtocol)
     if isinstance(error, RuntimeError):  # a kept connection belongs to another loop; the next attempt opens one
         return any(words in str(error) for words in _OTHER_LOOP)
     return any(kind.__name__ in _CONNECTION_ERRORS for kind in type(error).__mro__)
+
+
+def _broke_midway(error: BaseException) -> bool:
+    """Whether a reply that began well broke: half a JSON, or an error event in its stream."""
+    if isinstance(error, JSONDecodeError):
+        return hasattr(error, "response")  # a client's own; a component may fail to read JSON too
+    if isinstance(error, ValueError) and _NO_CHUNK in str(error):
+        return True
+    body: Any = getattr(error, "body", None)
+    event: Any = body.get("error", body) if isinstance(body, dict) else {}
+    return isinstance(event, dict) and not _MIDWAY.isdisjoint({event.get("type"), event.get("code")})
 
 
 def retry_after(error: BaseException) -> float | None:
@@ -79,7 +104,7 @@ def retrying(attempts: int, on_wait: Callable[[float, BaseException], None]) -> 
 
 def _wait(state: RetryCallState) -> float:
     asked = retry_after(_fault(state))
-    return _backoff(state) if asked is None else asked
+    return asked if asked and asked > 0 else _backoff(state)
 
 
 def _fault(state: RetryCallState) -> BaseException:
