@@ -8,6 +8,10 @@ from frames.frame import Frame, Subtask
 from frames.text import clean, same_task
 
 
+class PlanFormError(CactusError):
+    """What a decomposer gave is no list of texts at all."""
+
+
 class PlanError(CactusError):
     """A plan that cannot be followed; the message names the subtask and the fault."""
 
@@ -16,16 +20,16 @@ def from_texts(texts: Any) -> list[Subtask]:
     """Return a plan of the given subtask texts, in order; ``None`` and blank texts are left out.
 
     Raises:
-        PlanError: ``texts`` is no list of texts.
+        PlanFormError: ``texts`` is no list of texts.
     """
     if texts is None:
         return []
     if not isinstance(texts, list | tuple):
-        raise PlanError(f"the decomposer returned {type(texts).__name__}, not a list of texts")
+        raise PlanFormError(f"the decomposer returned {type(texts).__name__}, not a list of texts")
     kept: list[str] = []
     for text in cast("Sequence[Any]", texts):
         if not isinstance(text, str | None):
-            raise PlanError(f"subtask {len(kept) + 1} is {type(text).__name__}, not a text")
+            raise PlanFormError(f"the decomposer's subtask {len(kept) + 1} is {type(text).__name__}, not a text")
         if text and text.strip():
             kept.append(clean(text).strip())
     return [Subtask(id=str(index), task=text) for index, text in enumerate(kept)]

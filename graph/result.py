@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 from frames.limits import Bound
@@ -49,15 +50,22 @@ class SolveResult:
 
 
 def from_state(
-    values: Mapping[str, Any], run_id: str, bound: Bound | None, unfinished: Status = "interrupted"
+    values: Mapping[str, Any],
+    run_id: str,
+    bound: Bound | None,
+    unfinished: Status = "interrupted",
+    saved: str | None = None,
 ) -> SolveResult:
-    """Return the result that a run's state holds; ``unfinished`` is the status of one that has not ended."""
+    """Return the result that a run's state holds; ``unfinished`` is the status of one that has not ended.
+
+    ``saved`` is when the state was saved, in ISO 8601: how long an unfinished run took until then.
+    """
     ended = values.get("status") is not None
     return SolveResult(
         success=bool(values.get("success")) and ended,
         output=values.get("output") if ended else None,
         traces=[SolveTrace(**trace) for trace in values.get("traces", [])],
-        duration_ms=values.get("duration_ms", 0),
+        duration_ms=values.get("duration_ms", 0) if ended else _until(values.get("started"), saved),
         status=values["status"] if ended else unfinished,
         run_id=run_id,
         partial=values.get("partial"),
@@ -67,6 +75,12 @@ def from_state(
         bound=bound,
         usage=usage(values.get("calls", [])),
     )
+
+
+def _until(started: float | None, saved: str | None) -> int:
+    if started is None or saved is None:
+        return 0
+    return max(0, round((datetime.fromisoformat(saved).timestamp() - started) * 1000))
 
 
 def usage(calls: list[Call]) -> dict[str, Any]:

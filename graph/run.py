@@ -66,7 +66,7 @@ async def result_of(graph: Solver, context: Context, run_id: str, unfinished: St
     """Return the result of a run as its last checkpoint has it."""
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)
-    return from_state(snapshot.values, run_id, bound, unfinished)
+    return from_state(snapshot.values, run_id, bound, unfinished, snapshot.created_at)
 
 
 def _input(task: str) -> Any:

@@ -60,6 +60,8 @@ class RecursiveTaskSolver:
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         **settings: Any,
     ) -> None:
+        if solver is None:  # type: ignore[reportUnnecessaryComparison]  # users may pass anything
+            raise UsageError("solver is required: a chat model, provider:model or a callable str -> str")
         context = Context.checked(
             max_depth=max_depth, max_retries=max_retries, feedback_on_retry=feedback_on_retry, **settings
         )

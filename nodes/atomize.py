@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
-from nodes.component import Ask, ModelComponent, PlainComponent, ask_directly, use
+from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, ask_directly, use
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
@@ -61,5 +61,7 @@ async def atomize(step: Step) -> Update:
         atomic = True
     else:
         atomizer = context.components.atomizer
-        atomic = bool(await use(atomizer, frame["task"], frame["depth"], ask=step.ask))
+        atomic = await use(atomizer, frame["task"], frame["depth"], ask=step.ask)
+        if isinstance(atomic, str):  # "no" would mean yes
+            raise ComponentError("the atomizer returned str, not a bool")
     return step.go("solve" if atomic else "decompose")

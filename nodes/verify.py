@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, cast
 
 from frames import trace
 from frames.frame import Frame, is_planned
@@ -101,7 +101,12 @@ async def verify(step: Step) -> Update:
 def _checked(verdict: object) -> Verdict:
     if not isinstance(verdict, Verdict):
         raise ComponentError(f"the verifier returned {type(verdict).__name__}, not a Verdict")
-    return Verdict(verdict.accepted, clean(verdict.feedback))
+    accepted, feedback = cast("tuple[object, object]", verdict)
+    if isinstance(accepted, str | None):  # "no" would accept
+        raise ComponentError(f"the verifier's Verdict.accepted is {type(accepted).__name__}, not a bool")
+    if not isinstance(feedback, str):
+        raise ComponentError(f"the verifier's Verdict.feedback is {type(feedback).__name__}, not a text")
+    return Verdict(bool(accepted), clean(feedback))
 
 
 def _gap(frame: Frame, verdict: Verdict, attempts: int) -> str:

@@ -1,5 +1,8 @@
 """What a person sees while a run works: a live tree on a terminal, plain lines elsewhere, on standard error."""
 
+import contextlib
+import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -7,19 +10,38 @@ from typing import Any, Self
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from frames.text import one_line
 from studio.tree import Node, Tree
 
 FRAMES_A_SECOND = 8
+FOOTER = 2  # rows below the tree: the counts and the cursor's
+
+Entry = tuple[str, str | None]  # a line: a frame's id, and its task where it is only planned
+
+_DROPPED = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\u200d")
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "red"), "running": ("●", "cyan")}
 
 
+def visible(text: str) -> str:
+    """Return ``text`` without ANSI sequences, and U+FFFD for what would move the cursor or turn the line around.
+
+    Joiners are dropped: terminals do not agree on how wide a joined emoji is.
+    """
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in _DROPPED.sub("", text))
+
+
 def printable(text: str, width: int = 400) -> str:
-    """Return ``text`` on one line, without characters that would move the cursor or turn the line around."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in one_line(text, width))
+    """Return the ``visible`` form of ``text`` on one line of at most ``width`` characters."""
+    return visible(one_line(_DROPPED.sub("", text[: width * 8]), width))
+
+
+class _BestEffort(Console):
+    """A console that falls silent where nobody reads it any more, instead of ending the program."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
 
 
 class LiveView:
@@ -40,14 +62,19 @@ class LiveView:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = console or Console(stderr=True)
+        self._console = console or _standard_error()
         self._clock = clock
         self.tree = Tree()
         self._picture = Picture(self.tree, calls_bound, clock)
         self._quiet = quiet
-        drawn = self._console.is_terminal and not quiet
+        drawn = self._console.is_interactive and not quiet
         self._live = (
-            Live(self._picture, console=self._console, refresh_per_second=FRAMES_A_SECOND, transient=False)
+            Live(
+                self._picture,
+                console=self._console,
+                refresh_per_second=FRAMES_A_SECOND,
+                redirect_stdout=sys.stdout.isatty(),  # what is piped must not end up on standard error
+            )
             if drawn
             else None
         )
@@ -58,7 +85,13 @@ class LiveView:
         if self._live is None and not self._quiet:
             line = plain_line(event)
             if line:
-                self._console.print(Text(line), soft_wrap=True)
+                self._print(Text(line))
+
+    def _print(self, line: Text) -> None:
+        try:
+            self._console.print(line, soft_wrap=True)
+        except OSError:  # nobody reads it any more; the run goes on
+            self._quiet = True
 
     def __enter__(self) -> Self:
         if self._live:
@@ -68,7 +101,13 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._picture.ended = True
-            self._live.stop()
+            with contextlib.suppress(OSError):
+                self._live.stop()
+
+
+def _standard_error() -> Console:
+    """Return a console on standard error that draws on a terminal only, even where ``FORCE_COLOR`` is set."""
+    return _BestEffort(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
 
 
 def plain_line(event: Mapping[str, Any]) -> str | None:
@@ -106,50 +145,61 @@ class Picture:
         self.ended = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        height = max((options.height or console.size.height) - 2, 3)
-        grid = Table.grid(padding=0)
-        grid.add_column(no_wrap=True, overflow="ellipsis", width=options.max_width)
-        for line in _folded(self._lines(console), height):
-            grid.add_row(line)
-        grid.add_row(self._footer())
-        yield grid
+        height, width = options.height or console.size.height, options.max_width
+        entries = self._entries()
+        on_path = [index for index, entry in enumerate(entries) if entry[0] in self._path()]
+        footer = [self._footer()] if height > FOOTER else []
+        for item in _folded(len(entries), on_path, max(height - FOOTER, 1)):
+            line = self._line(entries[item], console, width) if isinstance(item, int) else _hidden(item, entries, width)
+            yield _fitted(line, width)
+        for line in footer:
+            yield _fitted(line, width)
 
-    def _lines(self, console: Console) -> list[tuple[bool, Text]]:
-        """Return the lines, each with whether it lies on the path being worked on."""
-        lines: list[tuple[bool, Text]] = []
-        path = set() if self.ended else set(self._tree.path())
-        if "0" in self._tree.nodes:
-            self._add(self._tree.nodes["0"], path, lines, console)
-        return lines
+    def _path(self) -> list[str]:
+        return [] if self.ended else self._tree.path()
 
-    def _add(self, root: Node, path: set[str], lines: list[tuple[bool, Text]], console: Console) -> None:
-        waiting: list[Node | tuple[str, str]] = [root]
+    def _entries(self) -> list[Entry]:
+        """Return the id of each line, and the task where it has not begun; finished subtrees are one line."""
+        entries: list[Entry] = []
+        waiting: list[Entry] = [("0", None)] if "0" in self._tree.nodes else []
         while waiting:
-            entry = waiting.pop()
-            if isinstance(entry, tuple):
-                lines.append((False, Text(f"{_indent(entry[0])}· {entry[0]} {printable(entry[1])}", "dim")))
-                continue
-            lines.append((entry.id in path, self._line(entry, console)))
-            if entry.state == "running" or (self.ended and entry.state == "failed") or entry.id == "0":
-                started = [self._tree.nodes[child] for child in entry.children]
-                rest = enumerate(entry.planned[len(started) :], start=len(started))
-                pending = [(f"{entry.id}.{index}", task) for index, task in rest]
-                waiting += reversed([*started, *pending])
+            frame, task = entry = waiting.pop()
+            entries.append(entry)
+            if task is None and self._open(self._tree.nodes[frame]):
+                started: list[Entry] = [(child, None) for child in self._tree.nodes[frame].children]
+                waiting += reversed([*started, *self._tree.pending(frame)])
+        return entries
 
-    def _line(self, node: Node, console: Console) -> Text:
+    def _open(self, node: Node) -> bool:
+        return node.state == "running" or (self.ended and node.state == "failed") or node.id == "0"
+
+    def _line(self, entry: Entry, console: Console, width: int) -> Text:
+        frame, task = entry
+        if task is not None:
+            return Text(f"{_indent(frame, width)}· {frame} {printable(task)}", "dim")
+        node = self._tree.nodes[frame]
+        working = frame == self._tree.active and node.state == "running" and not self.ended
         mark, colour = _MARKS[node.state]
-        working = node.id == self._tree.active and node.state == "running" and not self.ended
-        head = self._spinner.render(console.get_time()) if working else Text(mark, colour)
-        line = Text(_indent(node.id)).append_text(head if isinstance(head, Text) else Text(mark, colour))
-        line.append(f" {node.id} ", "bold").append(printable(node.task, 60 if node.answer else 400))
+        head = self._spinner.render(console.get_time()) if working else None
+        line = Text(_indent(frame, width)).append_text(head if isinstance(head, Text) else Text(mark, colour))
+        line.append(f" {frame} ", "bold red" if node.state == "failed" else "bold")
+        about = self._about(node, working=working)
+        title = Text(printable(node.task), "red" if node.state == "failed" else "")
+        room = width - line.cell_len
+        title.truncate(max(room - min(about.cell_len, room * 2 // 3), 1), overflow="ellipsis")
+        return line.append_text(title).append_text(about)
+
+    def _about(self, node: Node, *, working: bool) -> Text:
+        """Return what stands behind the task: the step under way, what went wrong, or the answer."""
+        about = Text()
         if working:
             attempt = f" attempt {node.attempt}" if node.attempt > 1 else ""
-            line.append(f"  {node.role}{attempt} {self._clock() - node.began:.0f} s", "cyan")
+            about.append(f"  {node.role}{attempt} {self._clock() - node.began:.0f} s", "cyan")
         if node.note:
-            line.append(f"  {printable(node.note)}", "yellow")
+            about.append(f"  {printable(node.note)}", "red" if node.state == "failed" else "yellow")
         elif node.state == "done" and node.answer:
-            line.append(f"  {printable(node.answer)}", "dim")
-        return line
+            about.append(f"  {printable(node.answer)}", "dim")
+        return about
 
     def _footer(self) -> Text:
         tree = self._tree
@@ -159,19 +209,47 @@ class Picture:
         return Text(f"{frames} · {tree.calls} calls{most} · {tree.tokens} tokens · {seconds:.0f} s", "dim")
 
 
-def _indent(frame: str) -> str:
-    return "  " * min(frame.count("."), 20)
+def _indent(frame: str, width: int) -> str:
+    return " " * min(frame.count(".") * 2, width // 3)
 
 
-def _folded(lines: list[tuple[bool, Text]], height: int) -> list[Text]:
-    """Return at most ``height`` lines: those around the last one of the path, the rest counted."""
-    if len(lines) <= height:
-        return [line for _, line in lines]
-    last = max((index for index, (on_path, _) in enumerate(lines) if on_path), default=0)
-    room = height - 2
-    first = min(max(last - room * 2 // 3, 0), len(lines) - room)
-    kept = [line for _, line in lines[first : first + room]]
-    above, below = first, len(lines) - first - room
-    head = [Text(f"… {above} more above", "dim")] if above else []
-    foot = [Text(f"… {below} more below", "dim")] if below else []
-    return [*head, *kept, *foot]
+def _fitted(line: Text, width: int) -> Text:
+    """Return ``line`` cut to one row of ``width`` cells."""
+    line.truncate(width, overflow="ellipsis")
+    line.no_wrap = True
+    return line
+
+
+def _hidden(lines: range, entries: list[Entry], width: int) -> Text:
+    return Text(f"{_indent(entries[lines.start][0], width)}… {len(lines)} more", "dim")
+
+
+def _folded(count: int, path: list[int], room: int) -> list[int | range]:
+    """Return what fits into ``room`` rows out of ``count`` lines: lines by index, and ranges to fold into one row.
+
+    The lines of ``path`` are kept, from the last one up, then those around the last one.
+    """
+    if count <= room:
+        return list(range(count))
+    if room < 3:
+        return [path[-1] if path else 0]
+    kept = path[-((room - 1) // 2) :] or [0]
+    before, after = kept[-1] - 1, kept[-1] + 1
+    while before >= 0 or after < count:
+        wider = sorted({*kept, *(index for index in (before, after) if 0 <= index < count)})
+        if len(_with_gaps(wider, count)) > room:
+            break
+        kept, before, after = wider, before - 1, after + 1
+    return _with_gaps(kept, count)
+
+
+def _with_gaps(kept: list[int], count: int) -> list[int | range]:
+    """Return the indexes ``kept`` and, between them, those left out: as a range, or by index where it is one."""
+    rows: list[int | range] = []
+    expected = 0
+    for index in [*kept, count]:
+        gap = range(expected, index)
+        rows += [gap] if len(gap) > 1 else list(gap)
+        rows += [index] if index < count else []
+        expected = index + 1
+    return rows

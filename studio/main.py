@@ -1,7 +1,10 @@
 """The command line: ``cactus``."""
 
+import contextlib
+import io
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -47,8 +50,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; wrong use is a message and status 2, never a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams
+    _mend_streams()
     try:
         status = cli(standalone_mode=False)  # a command's ctx.exit(status) is returned
     except UsageError as error:
@@ -63,11 +65,24 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        _stop(f"cactus: cannot write the output: {error.strerror}; `cactus runs` lists what was done", 1)
     sys.exit(status)
 
 
+def _mend_streams() -> None:
+    """Give closed standard streams a place to go, and open ones characters that they lack."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # as long as we
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def _stop(message: str, status: int) -> None:
-    click.echo(message, err=True)
+    with contextlib.suppress(OSError):
+        click.echo(message, err=True)
     sys.exit(status)
 
 

@@ -43,9 +43,12 @@ def choose(
     """
     given = {key: value for key, value in explicit.items() if value is not None and value != {}}
     values = _environment() | (_file(config) if config else {}) | _pairs(pairs)
-    values["role_models"] = {**values.get("role_models", {}), **given.pop("role_models", {})}
+    named = values.get("role_models") or {}
+    if not isinstance(named, dict):
+        raise UsageError(f"role_models must be role: provider:model, not {named!r}")
+    values["role_models"] = {**named, **given.pop("role_models", {})}
     values |= given
-    db = values.pop("db", None)
+    db = _address(values.pop("db", None))
     if needs_model:
         values["model"] = values.get("model") or _default_model(needed=not values["role_models"])
     if values.get("model") == "local":
@@ -53,9 +56,22 @@ def choose(
     return Chosen(Context.checked(**values), db)
 
 
-def database(given: str | None) -> str | None:
-    """Return the database that is meant where no run is started: the option, else ``$CACTUS_DB``."""
-    return given or os.environ.get("CACTUS_DB") or None
+def database(given: str | None, *, existing: bool = False) -> str | None:
+    """Return the database that is meant where no run is started: the option, else ``$CACTUS_DB``.
+
+    Raises:
+        UsageError: it is no address, or it was given, must exist and does not.
+    """
+    address = _address(given or os.environ.get("CACTUS_DB") or None)
+    if existing and given and address and "://" not in address and not Path(address).exists():
+        raise UsageError(f"there is no database {address}: name another with --db")
+    return address
+
+
+def _address(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value.strip() or value.startswith(":memory:")):
+        raise UsageError(f"db must be a file or postgresql://…, not {value!r}")
+    return value
 
 
 def _default_model(*, needed: bool) -> str | None:
@@ -98,7 +114,10 @@ def _pairs(pairs: tuple[str, ...]) -> dict[str, Any]:
 def _put(values: dict[str, Any], key: str, value: Any) -> None:
     outer, dot, inner = key.partition(".")
     if dot:
-        values.setdefault(outer, {})[inner] = value
+        mapping = values.setdefault(outer, {})
+        if not isinstance(mapping, dict):
+            raise UsageError(f"-c {key}: {outer} has a value of its own already")
+        mapping[inner] = value
     else:
         values[key] = value
 

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from studio.live import printable
+from studio.live import printable, visible
 
 _COLOURS = {"succeeded": "green", "failed": "red", "limited": "yellow", "cancelled": "yellow", "interrupted": "yellow"}
+
+_MARKS = {"ACCEPTED": ("✓", "green"), "REJECTED": ("✗", "red"), "": ("●", "yellow")}  # the last: not finished
 
 
 def print_result(document: Mapping[str, Any], console: Console) -> None:
@@ -19,7 +22,7 @@ def print_result(document: Mapping[str, Any], console: Console) -> None:
     _print(console, Text("task  ", "dim").append(_kept(document["task"])))
     _print(console, Text())
     for line in _tree(document["traces"]):
-        _print(console, line)
+        _print_row(console, line)
     _print_section(console, "notes", document.get("notes", []))
     _print_section(console, "gaps", document["gaps"])
     for title in ("output", "partial"):
@@ -36,12 +39,11 @@ def print_runs(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
         return
     heads = ("run", "status", "started", "profile", "task")
     table = [heads, *(_row(row) for row in rows)]
-    widths = [max(len(cells[column]) for cells in table) for column in range(4)]
+    widths = [max(cell_len(cells[column]) for cells in table) for column in range(4)]
     for cells in table:
-        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-        line = Text("  ".join([*padded, cells[4]]), "dim" if cells is heads else "")
-        line.highlight_words([cells[1]], _COLOURS.get(cells[1], ""))
-        console.print(line, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore", crop=False)
+        run, status, *rest = [set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=False)]
+        line = Text(f"{run}  ", "dim" if cells is heads else "").append(status, _COLOURS.get(cells[1], ""))
+        _print_row(console, line.append("  ".join(["", *rest, cells[4]])))
 
 
 def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -59,8 +61,8 @@ def _tree(traces: Sequence[Mapping[str, Any]]) -> list[Text]:
 
 def _frame_line(frame: str, entries: Sequence[Mapping[str, Any]]) -> Text:
     last = entries[-1]
-    accepted = last["type"] == "VERIFIED" and last["detail"].startswith("ACCEPTED")
-    line = Text("  " * last["depth"]).append("✓" if accepted else "✗", "green" if accepted else "red")
+    mark, colour = _MARKS[last["detail"][:8] if last["type"] == "VERIFIED" else ""]
+    line = Text("  " * min(last["depth"], 20)).append(mark, colour)
     line.append(f" {frame} ", "bold").append(printable(last["task"], 70))
     attempts = sum(entry["type"] == "SOLVED" for entry in entries)
     if entries[0]["type"] == "DECOMPOSED":
@@ -83,7 +85,7 @@ def _print_section(console: Console, title: str, lines: Sequence[str]) -> None:
 def _cost(document: Mapping[str, Any]) -> Text:
     usage, bound = document["usage"], document["bound"]
     most = f" of at most {bound['calls']}" if bound else ""
-    estimated = " (estimated)" if usage["estimated"] else ""
+    estimated = " (estimated)" if usage.get("estimated") else ""
     tokens = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out{estimated}"
     seconds = document["duration_ms"] / 1000
     frames = f"{document['frames']} frame{'s' if document['frames'] != 1 else ''}"
@@ -92,7 +94,7 @@ def _cost(document: Mapping[str, Any]) -> Text:
 
 def duration(seconds: float) -> str:
     """Return a duration as people say it: ``4.2 s``, ``3 min 05 s``, ``2 h 03 min``."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
@@ -100,10 +102,13 @@ def duration(seconds: float) -> str:
 
 def _kept(text: str) -> str:
     """Return ``text`` with its lines, without characters that would move the cursor."""
-    return "\n".join(
-        "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line) for line in text.splitlines()
-    )
+    return "\n".join(visible(line.expandtabs(4)) for line in text.splitlines())
 
 
 def _print(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=not console.is_terminal)
+
+
+def _print_row(console: Console, line: Text) -> None:
+    """Print ``line`` as one row: cut with an ellipsis on a terminal, whole where it is piped."""
+    console.print(line, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore", crop=False)

@@ -12,6 +12,7 @@ from typing import Any
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import RunControl
 
+from frames.errors import UsageError
 from frames.limits import Bound
 from frames.text import clean
 from graph.bound import bound_of
@@ -39,7 +40,7 @@ class Session:
     ) -> None:
         models = Models(context.call_timeout, None if quiet else Fetching())
         self.context = context.with_components(context.components, models)
-        self.run_id = clean(run_id) if run_id else new_run_id()
+        self.run_id = checked_run_id(run_id) if run_id is not None else new_run_id()
         self._db = db
         self._quiet = quiet
         self._keep = keep
@@ -88,7 +89,8 @@ class Session:
 
     def _say(self, line: str) -> None:
         if not self._quiet:
-            print(line, file=sys.stderr, flush=True)  # the terminal is its output
+            with contextlib.suppress(OSError):  # progress is best effort
+                print(line, file=sys.stderr, flush=True)  # the terminal is its output
 
     def _settings(self) -> dict[str, Any]:
         return self.context.model_dump(exclude_defaults=True) | {"profile": self.context.profile}
@@ -98,6 +100,17 @@ def at_most(bound: Bound) -> str:
     """Return the bound in words."""
     frames, calls = bound["frames"], bound["calls"]
     return f"at most {frames} frame{'s' * (frames != 1)} and {calls} model call{'s' * (calls != 1)}"
+
+
+def checked_run_id(run_id: str) -> str:
+    """Return the name of a run.
+
+    Raises:
+        UsageError: it could not be typed again as it is shown.
+    """
+    if not run_id or len(run_id) > 200 or not run_id.isprintable() or " " in run_id:
+        raise UsageError(f"--run-id {run_id!r}: must be 1 to 200 printable characters without spaces")
+    return run_id
 
 
 def new_run_id() -> str:
@@ -117,7 +130,7 @@ def _signals(control: RunControl, say: Callable[[str], None]) -> Iterator[None]:
             control.request_drain("stopped by the user")
             say("stopping after the call in flight; Ctrl-C again stops at once")
 
-    caught = (signal.SIGINT, signal.SIGTERM)
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGINT,)
     for number in caught:
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
             loop.add_signal_handler(number, on_signal)

@@ -47,44 +47,56 @@ class Tree:
         parts = self.active.split(".")
         return [".".join(parts[: depth + 1]) for depth in range(len(parts))]
 
+    def pending(self, frame: str) -> list[tuple[str, str]]:
+        """Return the id and the task of each planned subtask of ``frame`` that has not begun."""
+        planned = ((f"{frame}.{index}", task) for index, task in enumerate(self.nodes[frame].planned))
+        return [(child, task) for child, task in planned if child not in self.nodes]
+
+    def _node(self, frame: str, now: float) -> Node:
+        """Return a frame; one begun before a resume was never announced, so it and its parents are made here."""
+        node = self.nodes.get(frame)
+        if node is None:
+            parent = frame.rpartition(".")[0] or None
+            node = self.nodes[frame] = Node(frame, "", parent, now)
+            if parent is not None:
+                self._node(parent, now).children.append(frame)
+        return node
+
     def _on_frame(self, event: Mapping[str, Any], now: float) -> None:
-        frame, parent = event["frame"], event["parent"]
-        self.nodes[frame] = Node(frame, event["task"], parent, now)
-        if parent in self.nodes:
-            self.nodes[parent].children.append(frame)
-        self.active = frame
+        node = self._node(event["frame"], now)
+        node.task, node.began = event["task"], now
+        self.active = event["frame"]
 
     def _on_step(self, event: Mapping[str, Any], now: float) -> None:
         self.active = event["frame"]
-        node = self.nodes.get(event["frame"])
-        if node:
-            node.role, node.attempt, node.began = event["role"], event["attempt"], now
+        node = self._node(event["frame"], now)
+        node.role, node.attempt, node.began = event["role"], event["attempt"], now
 
-    def _on_plan(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002  # every handler's form
-        self.nodes[event["frame"]].planned = list(event["subtasks"])
+    def _on_plan(self, event: Mapping[str, Any], now: float) -> None:
+        self._node(event["frame"], now).planned = list(event["subtasks"])
 
-    def _on_plan_refused(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002
-        self.nodes[event["frame"]].note = f"plan refused: {event['reason']}"
+    def _on_plan_refused(self, event: Mapping[str, Any], now: float) -> None:
+        self._node(event["frame"], now).note = f"plan refused: {event['reason']}"
 
-    def _on_answer(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002
-        self.nodes[event["frame"]].answer = one_line(event["answer"], 200)
+    def _on_answer(self, event: Mapping[str, Any], now: float) -> None:
+        self._node(event["frame"], now).answer = one_line(event["answer"], 200)
 
-    def _on_verdict(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002
-        node = self.nodes[event["frame"]]
+    def _on_verdict(self, event: Mapping[str, Any], now: float) -> None:
+        node = self._node(event["frame"], now)
         node.note = None if event["accepted"] else f"rejected: {one_line(event['feedback'], 100)}"
 
-    def _on_wait(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002
-        node = self.nodes[event["frame"]]
+    def _on_wait(self, event: Mapping[str, Any], now: float) -> None:
+        node = self._node(event["frame"], now)
         node.note = f"waiting {event['seconds']:.1f} s: {one_line(event['reason'], 100)}"
 
-    def _on_call(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002
+    def _on_call(self, event: Mapping[str, Any], now: float) -> None:
         self.calls += 1
         self.tokens += event["input_tokens"] + event["output_tokens"]
-        node = self.nodes[event["frame"]]
+        node = self._node(event["frame"], now)
         if node.note and node.note.startswith("waiting"):
             node.note = None
 
-    def _on_done(self, event: Mapping[str, Any], now: float) -> None:  # noqa: ARG002
-        node = self.nodes[event["frame"]]
+    def _on_done(self, event: Mapping[str, Any], now: float) -> None:
+        node = self._node(event["frame"], now)
         node.state = "done" if event["success"] else "failed"
         self.done += 1

@@ -142,6 +142,45 @@ def test_an_unreachable_endpoint_is_a_short_message(cactus: Cactus, monkeypatch:
     assert cactus("show", "r", "--json").document["status"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["-c", "role_models=null"], None),
+        (["-c", "role_models=abc"], "role_models must be role: provider:model"),
+        (["-c", "max_depth=1", "-c", "max_depth.b=2"], "max_depth has a value of its own already"),
+        (["-c", "db=5"], "db must be a file"),
+        (["--db", ":memory:"], "db must be a file"),
+        (["--db", ""], "db must be a file"),
+        (["--run-id", "a\nb"], "--run-id"),
+    ],
+    ids=str,
+)
+def test_values_of_the_wrong_form_are_refused(cactus: Cactus, args: list[str], said: str | None) -> None:
+    done = cactus("solve", "t", *args, "--model", cactus.script(default="a"))
+    assert done.status == (2 if said else 0)
+    assert (said or "") in done.err
+
+
+def test_a_database_that_is_not_there_is_not_made_by_looking(cactus: Cactus) -> None:
+    done = cactus("runs", "--db", str(cactus.folder / "sub" / "x.db"))
+    assert done.status == 2
+    assert "there is no database" in done.err
+    assert not (cactus.folder / "sub").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status"),
+    [("2>/dev/full", 0), ("2>&-", 0), (">&-", 0), ("2>&1 | true", 0), (">/dev/full", 1), ("<&-", 0)],
+)
+def test_a_stream_that_is_closed_or_full_loses_nothing(cactus: Cactus, redirected: str, status: int) -> None:
+    model = cactus.script(ANSWER)
+    solve = f"{sys.executable} -m studio.main solve t --run-id r --model {model} --db runs.db {redirected}"
+    done = subprocess.run(["bash", "-c", solve], cwd=cactus.folder, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert cactus("show", "r", "--json").document["output"] == "answer to t"
+
+
 def test_a_run_id_is_used_once(cactus: Cactus) -> None:
     model = cactus.script(default="a")
     assert cactus("solve", "t", "--run-id", "r", "--model", model).status == 0

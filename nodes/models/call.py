@@ -73,10 +73,20 @@ def _text(reply: object) -> str:
 
 async def run_callable(function: Callable[..., Any], *args: Any) -> Any:
     """Return what ``function`` gives, sync or async; a sync one runs in a thread, off the event loop."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        return await cast("Awaitable[Any]", function(*args))
-    result = await asyncio.to_thread(function, *args)
-    return await result if inspect.isawaitable(result) else result
+    try:
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            return await cast("Awaitable[Any]", function(*args))
+        result = await asyncio.to_thread(_in_thread, function, *args)
+        return await result if inspect.isawaitable(result) else result
+    except (SystemExit, KeyboardInterrupt) as end:  # it would end the event loop, and every run on it
+        raise RuntimeError(f"raised {type(end).__name__}: {end}") from end
+
+
+def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except (StopIteration, GeneratorExit) as end:  # a future cannot hold it, and would never be done
+        raise RuntimeError(f"raised {type(end).__name__}: {end}") from end
 
 
 def say(fault: BaseException) -> str:
@@ -96,9 +106,10 @@ def explained(fault: Exception, name: str, policy: CallPolicy) -> CactusError:
             f"{name} gave no reply within {policy.timeout:g} s, in {tried}; raise call_timeout or use another model"
         )
     if is_transport(fault):
-        return TransportError(
-            f"{name} could not be reached ({tried}): {say(fault)}; check the endpoint's address and that it is up"
-        )
+        limited = status_of(fault) == 429
+        what = "kept to its rate limit" if limited else "could not be reached"
+        remedy = "try later, or raise call_attempts" if limited else "check the endpoint's address and that it is up"
+        return TransportError(f"{name} {what} ({tried}): {say(fault)}; {remedy}")
     status = status_of(fault)
     if status is None:
         return CallError(f"{name} failed: {type(fault).__name__}: {say(fault)}")

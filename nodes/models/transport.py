@@ -4,7 +4,7 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from time import time
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
@@ -21,7 +21,10 @@ _CONNECTION_ERRORS = {
     *("URLError", "gaierror", "IncompleteRead"),  # the standard library
 }
 
-_MIDWAY = {"server_error", "api_error", "overloaded_error", "timeout_error", "rate_limit_error", "rate_limit_exceeded"}
+_MIDWAY = {
+    *("server_error", "api_error", "overloaded_error", "timeout_error", "rate_limit_error", "rate_limit_exceeded"),
+    *map(str, RETRIED_STATUS),
+}
 """What an error event within a stream calls itself, under OpenAI's and Anthropic's interfaces."""
 
 _NO_CHUNK = "No generations found in stream"
@@ -65,8 +68,9 @@ def _broke_midway(error: BaseException) -> bool:
     if isinstance(error, ValueError) and _NO_CHUNK in str(error):
         return True
     body: Any = getattr(error, "body", None)
-    event: Any = body.get("error", body) if isinstance(body, dict) else {}
-    return isinstance(event, dict) and not _MIDWAY.isdisjoint({event.get("type"), event.get("code")})
+    event: Any = cast("dict[str, Any]", body).get("error", body) if isinstance(body, dict) else {}
+    named = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
+    return any(str(named.get(key)) in _MIDWAY for key in ("type", "code"))
 
 
 def retry_after(error: BaseException) -> float | None:

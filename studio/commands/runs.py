@@ -30,5 +30,5 @@ async def _rows(db: str | None, limit: int) -> list[dict[str, Any]]:
     from graph.store import open_store
     from studio.options import database
 
-    async with open_store(database(db)) as store:
+    async with open_store(database(db, existing=True)) as store:
         return [{**row, "profile": row["settings"].get("profile", "classic")} for row in await store.runs(limit)]

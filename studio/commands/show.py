@@ -35,7 +35,7 @@ async def _document(run_id: str, db: str | None) -> tuple[dict[str, Any], str]:
     from graph.store import open_store
     from studio.options import database
 
-    async with open_store(database(db)) as store:
+    async with open_store(database(db, existing=True)) as store:
         row = await store.find(run_id)
         if row is None:
             raise UsageError(f"no run {one_line(run_id, 60)!r}: `cactus runs` lists them")
@@ -44,4 +44,4 @@ async def _document(run_id: str, db: str | None) -> tuple[dict[str, Any], str]:
         raise UsageError(f"run {run_id} was saved by a later release: update Cactus to read it")
     unfinished: Any = row["status"] if row["status"] == "cancelled" else "interrupted"
     bound: Any = row["bound"]
-    return from_state(snapshot.values, run_id, bound, unfinished).to_dict(), row["task"]
+    return from_state(snapshot.values, run_id, bound, unfinished, snapshot.created_at).to_dict(), row["task"]
