@@ -105,6 +105,13 @@ class LiveView:
                 self._live.stop()
 
 
+def beside(line: Text, title: Text, about: Text, width: int) -> Text:
+    """Return ``line``, ``title`` and ``about`` in a row, the title cut so that at least part of ``about`` is seen."""
+    room = width - line.cell_len
+    title.truncate(max(room - min(about.cell_len, max(room // 2, 26)), 1), overflow="ellipsis")
+    return line.append_text(title).append_text(about)
+
+
 def _standard_error() -> Console:
     """Return a console on standard error that draws on a terminal only, even where ``FORCE_COLOR`` is set."""
     return _BestEffort(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
@@ -147,16 +154,14 @@ class Picture:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height, width = options.height or console.size.height, options.max_width
         entries = self._entries()
-        on_path = [index for index, entry in enumerate(entries) if entry[0] in self._path()]
+        path = set() if self.ended else set(self._tree.path())
+        on_path = [index for index, entry in enumerate(entries) if entry[0] in path]
         footer = [self._footer()] if height > FOOTER else []
         for item in _folded(len(entries), on_path, max(height - FOOTER, 1)):
             line = self._line(entries[item], console, width) if isinstance(item, int) else _hidden(item, entries, width)
             yield _fitted(line, width)
         for line in footer:
             yield _fitted(line, width)
-
-    def _path(self) -> list[str]:
-        return [] if self.ended else self._tree.path()
 
     def _entries(self) -> list[Entry]:
         """Return the id of each line, and the task where it has not begun; finished subtrees are one line."""
@@ -183,11 +188,8 @@ class Picture:
         head = self._spinner.render(console.get_time()) if working else None
         line = Text(_indent(frame, width)).append_text(head if isinstance(head, Text) else Text(mark, colour))
         line.append(f" {frame} ", "bold red" if node.state == "failed" else "bold")
-        about = self._about(node, working=working)
         title = Text(printable(node.task), "red" if node.state == "failed" else "")
-        room = width - line.cell_len
-        title.truncate(max(room - min(about.cell_len, room * 2 // 3), 1), overflow="ellipsis")
-        return line.append_text(title).append_text(about)
+        return beside(line, title, self._about(node, working=working), width)
 
     def _about(self, node: Node, *, working: bool) -> Text:
         """Return what stands behind the task: the step under way, what went wrong, or the answer."""

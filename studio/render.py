@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from studio.live import printable, visible
+from studio.live import beside, printable, visible
 
 _COLOURS = {"succeeded": "green", "failed": "red", "limited": "yellow", "cancelled": "yellow", "interrupted": "yellow"}
 
@@ -21,7 +21,7 @@ def print_result(document: Mapping[str, Any], console: Console) -> None:
     _print(console, Text(document["run_id"], "bold").append(f"  {status}", _COLOURS.get(status, "")))
     _print(console, Text("task  ", "dim").append(_kept(document["task"])))
     _print(console, Text())
-    for line in _tree(document["traces"]):
+    for line in _tree(document["traces"], console.width if console.is_terminal else 1000):
         _print_row(console, line)
     _print_section(console, "notes", document.get("notes", []))
     _print_section(console, "gaps", document["gaps"])
@@ -51,19 +51,25 @@ def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (printable(row["run_id"]), row["status"], started, row["profile"], printable(row["task"], 200))
 
 
-def _tree(traces: Sequence[Mapping[str, Any]]) -> list[Text]:
+def _tree(traces: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
     """Return one line a frame, in the order the frames were begun, with what became of it."""
     frames: dict[str, list[Mapping[str, Any]]] = {}
     for trace in traces:
         frames.setdefault(trace["frame"], []).append(trace)
-    return [_frame_line(frame, entries) for frame, entries in frames.items()]
+    return [_frame_line(frame, entries, width) for frame, entries in frames.items()]
 
 
-def _frame_line(frame: str, entries: Sequence[Mapping[str, Any]]) -> Text:
+def _frame_line(frame: str, entries: Sequence[Mapping[str, Any]], width: int) -> Text:
     last = entries[-1]
     mark, colour = _MARKS[last["detail"][:8] if last["type"] == "VERIFIED" else ""]
     line = Text("  " * min(last["depth"], 20)).append(mark, colour)
-    line.append(f" {frame} ", "bold").append(printable(last["task"], 70))
+    line.append(f" {frame} ", "bold")
+    return beside(line, Text(printable(last["task"], 70)), _became(entries), width)
+
+
+def _became(entries: Sequence[Mapping[str, Any]]) -> Text:
+    """Return what stands behind the task: the subtasks or attempts, and each rejection."""
+    line = Text()
     attempts = sum(entry["type"] == "SOLVED" for entry in entries)
     if entries[0]["type"] == "DECOMPOSED":
         line.append(f"  {entries[0]['detail'].partition(':')[0]}", "dim")
@@ -102,7 +108,7 @@ def duration(seconds: float) -> str:
 
 def _kept(text: str) -> str:
     """Return ``text`` with its lines, without characters that would move the cursor."""
-    return "\n".join(visible(line.expandtabs(4)) for line in text.splitlines())
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.splitlines())
 
 
 def _print(console: Console, text: Text) -> None:
