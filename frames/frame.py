@@ -8,6 +8,9 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from frames.errors import UsageError
+from frames.text import clean
+
 Phase = Literal["atomize", "decompose", "solve", "verify", "retry", "aggregate"]
 """The node that works on the frame next."""
 
@@ -43,6 +46,19 @@ class Frame(TypedDict):
     results: list[ChildResult]
     answer: str | None
     feedback: str | None
+
+
+def checked_task(task: object) -> str:
+    """Return a whole run's task, made safe to store.
+
+    Raises:
+        UsageError: it is no text, or blank.
+    """
+    if not isinstance(task, str):
+        raise UsageError(f"the task must be a text, not {type(task).__name__}")
+    if not task.strip():
+        raise UsageError("the task is empty: say what to solve")
+    return clean(task)
 
 
 def root(task: str) -> Frame:

@@ -8,9 +8,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
-from frames.errors import UsageError
+from frames.frame import checked_task
 from frames.state import Status
-from frames.text import clean
 from graph.bound import bound_of
 from graph.build import Solver
 from graph.result import SolveResult, from_state
@@ -70,11 +69,7 @@ async def result_of(graph: Solver, context: Context, run_id: str, unfinished: St
 
 
 def _input(task: str) -> Any:
-    if not isinstance(task, str):  # type: ignore[reportUnnecessaryIsInstance]  # users may pass anything
-        raise UsageError(f"the task must be a text, not {type(task).__name__}")
-    if not task.strip():
-        raise UsageError("the task is empty: say what to solve")
-    return {"task": clean(task)}
+    return {"task": checked_task(task)}
 
 
 def _config(context: Context, run_id: str) -> RunnableConfig:

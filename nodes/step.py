@@ -14,12 +14,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
-from frames.errors import CactusError, CallError, LimitError
+from frames.errors import CactusError, CallError, LimitError, RefusedError
 from frames.events import Event
-from frames.frame import Frame, Phase, root
+from frames.frame import Frame, Phase, checked_task, root
 from frames.stack import Op, Stack, fold, found_so_far, settle
 from frames.state import SCHEMA, Call, State
-from frames.text import clean, one_line
+from frames.text import one_line
 from frames.trace import Trace
 from nodes.context import Context
 from nodes.models.call import CallPolicy, call, explained, say
@@ -29,6 +29,8 @@ from nodes.models.resolve import ModelLike, name_of
 
 Update = dict[str, Any]
 NodeFunction = Callable[[State, Runtime[Context]], Awaitable[Update]]
+
+_ANSWERING = ("solve", "aggregate")  # an empty plan is a plan, an empty answer is none
 
 _log = logging.getLogger("cactus")
 
@@ -48,7 +50,7 @@ class Step:
         self._calls: list[Call] = []
         self._asking: str | None = None
         stack = state.get("stack") or []
-        task = clean(state["task"])
+        task = checked_task(state.get("task"))
         self.fresh = not stack or state.get("status") is not None or stack[0]["task"] != task
         self.path: Stack = [root(task)] if self.fresh else stack
         self.started: float = self.context.now() if self.fresh else state["started"]
@@ -78,6 +80,10 @@ class Step:
         reply = await call(resolved, prompt, self.request, self._policy())
         self._account(reply, self._asking, self.context.now() - before)
         text = answer(reply, self._asking)
+        if self.role in _ANSWERING and not text.strip():
+            raise RefusedError(
+                f"{self._asking} gave an empty reply, which is no answer; rephrase the task or use another model"
+            )
         self._asking = None
         return text
 

@@ -222,6 +222,14 @@ async def test_a_component_may_solve_by_another_solver() -> None:
     assert RecursiveTaskSolver(solver=model, decomposer=lambda task, depth: []).solve("t").output == "T"
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_an_empty_reply_is_no_answer(blank: str) -> None:
+    with RecursiveTaskSolver(solver=lambda prompt: blank, decomposer=lambda task, depth: []) as solver:
+        result = solver.solve("t")
+    assert (result.status, result.output, result.usage["calls"]) == ("failed", None, 1)
+    assert "gave an empty reply" in result.gaps[0]
+
+
 async def test_solve_works_inside_a_running_loop() -> None:
     with RecursiveTaskSolver(solver=str.upper, decomposer=lambda task, depth: []) as solver:
         assert [solver.solve("t").output for _ in range(2)] == ["T", "T"]

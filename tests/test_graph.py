@@ -7,6 +7,7 @@ import pytest
 from blockbuster import BlockBuster
 from langgraph.checkpoint.memory import InMemorySaver
 
+from frames.errors import UsageError
 from graph import graph, make_graph
 from graph.routes import AFTER
 
@@ -28,6 +29,14 @@ async def test_a_run_with_plain_settings(tmp_path: Path) -> None:
 async def test_a_run_with_a_wrong_setting_is_refused() -> None:
     with pytest.raises(ValueError, match="max_retries"):
         await graph.ainvoke({"task": "t"}, context={"max_retries": 0})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"task": " "}, "the task is empty"), ({"task": 5}, "not int"), ({}, "not NoneType")]
+)
+async def test_a_run_without_a_task_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        await make_graph(InMemorySaver()).ainvoke(given, {"configurable": {"thread_id": "x"}})
 
 
 async def test_a_second_task_on_the_same_thread_starts_afresh(tmp_path: Path) -> None:
