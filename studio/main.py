@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -63,11 +64,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         _stop("cactus: stopped", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _leave(1)
     except OSError as error:
-        _stop(f"cactus: cannot write the output: {error.strerror}; `cactus runs` lists what was done", 1)
-    sys.exit(status)
+        _unwritten(error)
+    _leave(status)
 
 
 def _mend_streams() -> None:
@@ -80,9 +80,25 @@ def _mend_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _stop(message: str, status: int) -> None:
+def _unwritten(error: OSError) -> NoReturn:
+    _stop(f"cactus: cannot write the output: {error.strerror}; `cactus runs` lists what was done", 1)
+
+
+def _stop(message: str, status: int) -> NoReturn:
     with contextlib.suppress(OSError):
         click.echo(message, err=True)
+    _leave(status)
+
+
+def _leave(status: int | None) -> NoReturn:
+    """Exit with the streams flushed, for a flush that fails later ends with the interpreter's own status."""
+    for stream in (sys.stderr, sys.stdout):
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if stream is sys.stdout and not status and not isinstance(error, BrokenPipeError):
+                _unwritten(error)
     sys.exit(status)
 
 

@@ -168,14 +168,18 @@ def test_a_database_that_is_not_there_is_not_made_by_looking(cactus: Cactus) -> 
     assert not (cactus.folder / "sub").exists()
 
 
+@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize(
     ("redirected", "status"),
     [("2>/dev/full", 0), ("2>&-", 0), (">&-", 0), ("2>&1 | true", 0), (">/dev/full", 1), ("<&-", 0)],
 )
-def test_a_stream_that_is_closed_or_full_loses_nothing(cactus: Cactus, redirected: str, status: int) -> None:
+def test_a_stream_that_is_closed_or_full_loses_nothing(
+    cactus: Cactus, redirected: str, status: int, buffered: bool
+) -> None:
     model = cactus.script(ANSWER)
     solve = f"{sys.executable} -m studio.main solve t --run-id r --model {model} --db runs.db {redirected}"
-    done = subprocess.run(["bash", "-c", solve], cwd=cactus.folder, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    done = subprocess.run(["bash", "-c", solve], cwd=cactus.folder, capture_output=True, text=True, env=environment)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     assert cactus("show", "r", "--json").document["output"] == "answer to t"
