@@ -16,6 +16,7 @@ class FrameStarted(TypedDict):
     parent: str | None
     task: str
     depth: int
+    kind: str | None
 
 
 class StepStarted(TypedDict):
@@ -76,6 +77,17 @@ class CallEnded(TypedDict):
     seconds: float
 
 
+class ToolUsed(TypedDict):
+    """A tool was used, or a program run (tool ``python``), within ``seconds``; ``ok`` is false where it failed."""
+
+    event: Literal["tool"]
+    frame: str
+    tool: str
+    arguments: str
+    ok: bool
+    seconds: float
+
+
 class Waiting(TypedDict):
     """A transport fault; the call is made again in ``seconds``."""
 
@@ -102,5 +114,15 @@ class RunEnded(TypedDict):
 
 
 Event = (
-    FrameStarted | StepStarted | Planned | PlanRefused | Answered | Judged | CallEnded | Waiting | FrameEnded | RunEnded
+    FrameStarted
+    | StepStarted
+    | Planned
+    | PlanRefused
+    | Answered
+    | Judged
+    | CallEnded
+    | ToolUsed
+    | Waiting
+    | FrameEnded
+    | RunEnded
 )

@@ -4,6 +4,7 @@ A frame holds the *results* of its children, never their transcripts, so that a 
 and fan-out and not with the work done.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from typing_extensions import TypedDict
@@ -11,34 +12,58 @@ from typing_extensions import TypedDict
 from frames.errors import UsageError
 from frames.text import clean
 
-Phase = Literal["atomize", "decompose", "solve", "verify", "retry", "aggregate"]
+Phase = Literal["atomize", "decompose", "fork", "solve", "verify", "retry", "aggregate"]
 """The node that works on the frame next."""
+
+Kind = Literal["search", "think", "write", "code"]
+"""What sort of work a task is, which chooses its executor (the four of ROMA)."""
+
+KINDS: tuple[Kind, ...] = ("search", "think", "write", "code")
 
 
 class Subtask(TypedDict):
-    """One entry of a plan: its id within the plan, and its task text."""
+    """One entry of a plan: its id within the plan, its task text, its kind, and the ids whose results it needs."""
 
     id: str
     task: str
+    kind: Kind | None
+    depends_on: list[str]
 
 
 class ChildResult(TypedDict):
-    """What a finished child gives its parent."""
+    """What a finished child gives its parent.
+
+    ``failed`` says why there is no answer, ``None`` where there is one. A large answer lies in the artifact
+    ``artifact``, and ``answer`` is its beginning. ``attempts`` counts the attempts made.
+    """
 
     frame: str
     task: str
     answer: str
+    artifact: str | None
+    failed: str | None
+    attempts: int
+
+
+class Named(TypedDict):
+    """A frame by its id and task."""
+
+    id: str
+    task: str
 
 
 class Frame(TypedDict):
     """One task being worked on.
 
     ``id`` is its path (the root is ``0``, its third child ``0.2``), ``attempt`` the number of the attempt
-    under way, from 1, ``answer`` what the verifier is to judge, ``feedback`` what it said last.
+    under way, from 1, ``answer`` what the verifier is to judge, ``feedback`` what it said last. ``known`` are
+    the results it builds on: those of the subtasks that it, or a frame above it, depends on. ``sent_back``:
+    one of its children was solved anew because the combination was rejected.
     """
 
     id: str
     task: str
+    kind: Kind | None
     depth: int
     phase: Phase
     attempt: int
@@ -46,6 +71,8 @@ class Frame(TypedDict):
     results: list[ChildResult]
     answer: str | None
     feedback: str | None
+    known: list[ChildResult]
+    sent_back: bool
 
 
 def checked_task(task: object) -> str:
@@ -66,16 +93,27 @@ def root(task: str) -> Frame:
     return _new("0", task, 0)
 
 
-def next_child(parent: Frame) -> Frame:
-    """Return the frame of the first subtask of ``parent`` that has no result yet."""
-    index = len(parent["results"])
-    return _new(f"{parent['id']}.{index}", parent["plan"][index]["task"], parent["depth"] + 1)
+def child(parent: Frame, index: int) -> Frame:
+    """Return the frame of a subtask of ``parent`` by its place in the plan, with the results it depends on."""
+    subtask = parent["plan"][index]
+    needed = [
+        child_id(parent, place) for place, other in enumerate(parent["plan"]) if other["id"] in subtask["depends_on"]
+    ]
+    known = [result for result in parent["results"] if result["frame"] in needed]
+    frame = _new(child_id(parent, index), subtask["task"], parent["depth"] + 1)
+    return Frame({**frame, "kind": subtask["kind"], "known": [*parent["known"], *known]})
+
+
+def child_id(parent: Frame, index: int) -> str:
+    """Return the id of a subtask's frame by its place in the plan of ``parent``."""
+    return f"{parent['id']}.{index}"
 
 
 def _new(id_: str, task: str, depth: int) -> Frame:
     return Frame(
         id=id_,
         task=task,
+        kind=None,
         depth=depth,
         phase="atomize",
         attempt=1,
@@ -83,9 +121,29 @@ def _new(id_: str, task: str, depth: int) -> Frame:
         results=[],
         answer=None,
         feedback=None,
+        known=[],
+        sent_back=False,
     )
 
 
 def is_planned(frame: Frame) -> bool:
     """Whether the frame was split, so that its answer combines its children's."""
     return bool(frame["plan"])
+
+
+def place(result: ChildResult) -> int:
+    """Return a child's place in its parent's plan: the order in which results are combined."""
+    return int(result["frame"].rpartition(".")[2])
+
+
+def result_of(frame: Frame, *, failed: str | None = None, kept: Mapping[str, str] | None = None) -> ChildResult:
+    """Return what a finished frame gives its parent; ``kept`` has the ``artifact`` and ``answer`` of a large answer."""
+    result = ChildResult(
+        frame=frame["id"],
+        task=frame["task"],
+        answer="" if failed else frame["answer"] or "",
+        artifact=None,
+        failed=failed,
+        attempts=frame["attempt"],
+    )
+    return ChildResult({**result, **kept}) if kept else result  # type: ignore[typeddict-item]

@@ -11,13 +11,17 @@ from typing_extensions import TypedDict
 
 @dataclass(frozen=True)
 class Costs:
-    """Model calls that one use of each component makes: 0 for plain code, 1 for a model."""
+    """Most model calls that one use of each component makes: 0 for plain code, 1 for a model.
+
+    ``condense`` is what combining adds for each child.
+    """
 
     atomize: int = 0
     decompose: int = 1
     solve: int = 1
     aggregate: int = 1
     verify: int = 0
+    condense: int = 0
 
 
 class Bound(TypedDict):
@@ -34,7 +38,8 @@ class Shape:
 
     ``depth`` is the depth at which every task is solved directly, ``split_depth`` the one from which no
     atomizer lets a task be split (``depth`` where it depends on the task), ``subtasks`` the most of one plan
-    (``None``: no limit but ``frames``).
+    (``None``: no limit but ``frames``). ``combines`` are the attempts at a combination; ``sends_back``: whether a
+    rejected one may have a child solved anew, once.
     """
 
     depth: int
@@ -43,6 +48,8 @@ class Shape:
     attempts: int
     frames: int
     calls: int | None = None
+    combines: int = 1
+    sends_back: bool = False
 
 
 def bound(shape: Shape, costs: Costs) -> Bound:
@@ -53,7 +60,8 @@ def bound(shape: Shape, costs: Costs) -> Bound:
     calls = min(_calls_of_frames(frames, levels, shape, costs), _calls_of_tree(levels, fan_out, shape, costs))
     if shape.calls is not None:
         calls = min(calls, shape.calls)
-    return Bound(frames=frames, calls=calls, steps=frames * (2 + 3 * shape.attempts))
+    again = 3 + 3 * shape.combines if shape.combines > 1 else 0
+    return Bound(frames=frames, calls=calls, steps=frames * (2 + 3 * shape.attempts + again))
 
 
 def _full_tree(levels: int, fan_out: int, most: int) -> int:
@@ -75,8 +83,11 @@ def _leaf(depth: int, shape: Shape, costs: Costs) -> int:
     return asked + split + attempts
 
 
-def _inner(costs: Costs) -> int:
-    return costs.atomize + costs.decompose + costs.aggregate + costs.verify
+def _inner(children: int, shape: Shape, costs: Costs) -> int:
+    """Most calls of a frame that is split into ``children``, theirs not counted."""
+    combined = shape.combines * (costs.aggregate + costs.condense * children + costs.verify)
+    sent_back = costs.solve + costs.verify if shape.sends_back and shape.combines > 1 else 0
+    return costs.atomize + costs.decompose + combined + sent_back
 
 
 def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> int:
@@ -84,12 +95,14 @@ def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> in
     leaf = max(_leaf(0, shape, costs), _leaf(levels, shape, costs))
     if frames == 1 or levels == 0:
         return leaf * frames
-    return max(_inner(costs) + (frames - 1) * max(leaf, _inner(costs)), leaf)
+    inner = _inner(0, shape, costs)
+    children = (frames - 1) * shape.combines * costs.condense  # each frame but the root is one child
+    return max(inner + (frames - 1) * max(leaf, inner) + children, leaf)
 
 
 def _calls_of_tree(levels: int, fan_out: int, shape: Shape, costs: Costs) -> int:
     """Most calls of any tree of this depth and fan-out, whatever its number of frames."""
     calls = _leaf(levels, shape, costs)
     for depth in reversed(range(levels)):
-        calls = max(_leaf(depth, shape, costs), _inner(costs) + fan_out * calls)
+        calls = max(_leaf(depth, shape, costs), _inner(fan_out, shape, costs) + fan_out * calls)
     return calls

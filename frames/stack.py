@@ -6,11 +6,12 @@ answer is written once. All functions are pure and return new lists.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from frames.frame import ChildResult, Frame, next_child
+from frames.frame import ChildResult, Frame, child, child_id, result_of
+from frames.plan import order
 
 Stack = list[Frame]
 
@@ -36,9 +37,29 @@ class Descend(TypedDict):
 
 
 class Settle(TypedDict):
-    """Take the top frame off, give its answer to its parent, and go on with the parent."""
+    """Take the top frame off, give its result to its parent, and go on with the parent.
+
+    ``failed`` is why there is no answer; ``kept`` the artifact and the beginning of a large one.
+    """
 
     op: Literal["settle"]
+    failed: NotRequired[str]
+    kept: NotRequired[dict[str, str]]
+
+
+class Deliver(TypedDict):
+    """Give the top frame the results of all its children, which were worked on in branches."""
+
+    op: Literal["deliver"]
+    results: list[ChildResult]
+
+
+class SendBack(TypedDict):
+    """Solve the top frame's child ``frame`` once more, told ``feedback``; the top frame is combined anew after it."""
+
+    op: Literal["send_back"]
+    frame: str
+    feedback: str
 
 
 class Reset(TypedDict):
@@ -47,7 +68,7 @@ class Reset(TypedDict):
     op: Literal["reset"]
 
 
-Op = Push | Revise | Descend | Settle | Reset
+Op = Push | Revise | Descend | Settle | Deliver | SendBack | Reset
 
 
 def top(stack: Sequence[Frame]) -> Frame:
@@ -66,25 +87,74 @@ def revise(stack: Stack, fields: dict[str, Any]) -> Stack:
 
 
 def descend(stack: Stack) -> Stack:
-    """Return the stack with the top frame's next child on top."""
-    return push(stack, next_child(stack[-1]))
+    """Return the stack with the top frame's next child on top, where it has one."""
+    index = _next(stack[-1])
+    return stack if index is None else push(stack, child(stack[-1], index))
 
 
-def settle(stack: Stack) -> Stack:
-    """Return the stack without its top frame, whose answer its parent has received.
+def settle(stack: Stack, failed: str | None = None, kept: dict[str, str] | None = None) -> Stack:
+    """Return the stack without its top frame, whose result its parent has received.
 
-    The parent goes on with its next child, or with ``aggregate`` after its last. The root leaves an empty
-    stack.
+    The parent goes on with its next child, or with ``aggregate`` after its last. A child all of whose
+    predecessors failed is not begun. The root leaves an empty stack.
     """
     *below, done = stack
     if not below:
         return []
-    parent = below[-1]
-    result = ChildResult(frame=done["id"], task=done["task"], answer=done["answer"] or "")
-    parent = Frame({**parent, "results": [*parent["results"], result]})
-    if len(parent["results"]) < len(parent["plan"]):
-        return [*below[:-1], parent, next_child(parent)]
+    parent = with_result(below[-1], result_of(done, failed=failed, kept=kept))
+    index = _next(parent)
+    if index is not None:
+        return [*below[:-1], parent, child(parent, index)]
     return [*below[:-1], Frame({**parent, "phase": "aggregate"})]
+
+
+def with_result(parent: Frame, result: ChildResult) -> Frame:
+    """Return ``parent`` with a child's result, in place of an earlier one, and those of children that it dooms."""
+    others = [other for other in parent["results"] if other["frame"] != result["frame"]]
+    parent = Frame({**parent, "results": [*others, result]})
+    while result["failed"] and (doomed := _doomed(parent)):
+        parent = Frame({**parent, "results": [*parent["results"], doomed]})
+    return parent
+
+
+def new_gaps(before: Frame, after: Frame) -> list[str]:
+    """Return what is said of the children that have failed since ``before``."""
+    known = {result["frame"] for result in before["results"]}
+    return [f"{r['frame']}: {r['failed']}" for r in after["results"] if r["failed"] and r["frame"] not in known]
+
+
+def has_answers(frame: Frame) -> bool:
+    """Whether any child of the frame has an answer to combine."""
+    return any(not result["failed"] for result in frame["results"])
+
+
+def _doomed(parent: Frame) -> ChildResult | None:
+    """Return the result of a child that can no longer be begun: everything it depends on failed."""
+    failed = {result["frame"]: bool(result["failed"]) for result in parent["results"]}
+    frames = {subtask["id"]: child_id(parent, index) for index, subtask in enumerate(parent["plan"])}
+    for index, subtask in enumerate(parent["plan"]):
+        needed = [frames[name] for name in subtask["depends_on"]]
+        if needed and frames[subtask["id"]] not in failed and all(failed.get(frame) for frame in needed):
+            why = f"not attempted: {' and '.join(needed)}, on which it depends, failed"
+            return result_of(child(parent, index), failed=why)
+    return None
+
+
+def _next(parent: Frame) -> int | None:
+    """Return the place in the plan of the next child to work on; ``None`` after the last."""
+    done = {result["frame"] for result in parent["results"]}
+    if len(done) == len(parent["plan"]):
+        return None
+    return next(index for index in order(parent["plan"]) if child_id(parent, index) not in done)
+
+
+def send_back(stack: Stack, frame: str, feedback: str) -> Stack:
+    """Return the stack with a finished child of the top frame on top again, to be solved once more."""
+    parent = stack[-1]
+    before = next(result for result in parent["results"] if result["frame"] == frame)
+    again = child(parent, int(frame.rpartition(".")[2]))
+    again.update(phase="solve", attempt=before["attempts"] + 1, answer=before["answer"], feedback=feedback)
+    return [*stack[:-1], Frame({**parent, "sent_back": True, "attempt": parent["attempt"] + 1}), again]
 
 
 def apply(stack: Stack, op: Op) -> Stack:
@@ -97,7 +167,11 @@ def apply(stack: Stack, op: Op) -> Stack:
         case "descend":
             return descend(stack)
         case "settle":
-            return settle(stack)
+            return settle(stack, op.get("failed"), op.get("kept"))
+        case "deliver":
+            return revise(stack, {"results": op["results"], "phase": "aggregate"})
+        case "send_back":
+            return send_back(stack, op["frame"], op["feedback"])
         case "reset":
             return []
 
@@ -115,5 +189,5 @@ def fold(stack: Stack, writes: Iterable[Sequence[Op]]) -> Stack:
 
 
 def found_so_far(stack: Sequence[Frame]) -> list[ChildResult]:
-    """Return the results that finished children have left on the stack, the root's first."""
-    return [result for frame in stack for result in frame["results"]]
+    """Return the answers that finished children have left on the stack, the root's first."""
+    return [result for frame in stack for result in frame["results"] if not result["failed"]]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from typing_extensions import TypedDict
 
 from frames.channels import append_channel, stack_channel
-from frames.frame import Frame
+from frames.frame import ChildResult, Frame, Named
 from frames.trace import Trace
 
 SCHEMA = 1
@@ -48,13 +48,16 @@ class Output(TypedDict):
 class State(TypedDict):
     """Everything a run carries.
 
-    ``status`` is set when the run has ended, ``started`` is in seconds of the wall clock, ``frames`` counts
-    the frames made so far, ``notes`` say what the machine decided and why (a refused plan).
+    ``status`` is set when the run has ended, ``started`` is in seconds of the wall clock, ``frames`` counts the
+    frames made so far, ``notes`` say what the machine decided and why (a refused plan). A branch of a fork is a
+    run of its own whose stack begins with its frame; ``above`` are the frames that it hangs below.
+    ``found`` are the answers within a run or branch that ended without one of its own.
     """
 
     task: str
     schema: int
     started: float
+    above: list[Named]
     stack: Annotated[list[Frame], stack_channel()]
     traces: Annotated[list[Trace], append_channel()]
     calls: Annotated[list[Call], append_channel()]
@@ -64,5 +67,6 @@ class State(TypedDict):
     success: bool
     output: str | None
     partial: str | None
-    gaps: list[str]
+    found: list[ChildResult]
+    gaps: Annotated[list[str], append_channel()]
     duration_ms: int

@@ -1,9 +1,13 @@
 """The bound of a run, from its settings and components."""
 
+from frames.frame import KINDS
 from frames.limits import Bound, Costs, Shape, bound
+from nodes.aggregate import Synthesizer
 from nodes.atomize import DepthBased
 from nodes.component import model_calls
+from nodes.condense import CALLS_PER_CHILD
 from nodes.context import Context
+from nodes.settings import ROLES
 
 
 def bound_of(context: Context) -> Bound:
@@ -17,12 +21,22 @@ def bound_of(context: Context) -> Bound:
         attempts=context.max_retries,
         frames=context.max_frames,
         calls=context.max_calls,
+        combines=context.max_retries if context.combines_again else 1,
+        sends_back=context.combines_again,
     )
+    asked = {role: _models(context, role) for role in ROLES}
     costs = Costs(
-        atomize=model_calls(parts.atomizer),
-        decompose=model_calls(parts.decomposer),
-        solve=model_calls(parts.executor),
-        aggregate=model_calls(parts.aggregator),
-        verify=model_calls(parts.verifier),
+        atomize=model_calls(parts.atomizer) * asked["atomize"],
+        decompose=model_calls(parts.decomposer) * asked["decompose"],
+        solve=max(map(model_calls, parts.executors.values())) * asked["solve"],
+        aggregate=model_calls(parts.aggregator) * asked["aggregate"],
+        verify=model_calls(parts.verifier) * asked["verify"],
+        condense=CALLS_PER_CHILD * asked["aggregate"] if isinstance(parts.aggregator, Synthesizer) else 0,
     )
     return bound(shape, costs)
+
+
+def _models(context: Context, role: str) -> int:
+    """Return the most models that one question may be put to: a refusal by one is a reply, and the next is asked."""
+    names = [role, *(f"{role}.{kind}" for kind in KINDS)]
+    return max((context.fallbacks(name) for name in names), default=1)

@@ -7,6 +7,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from frames.state import Input, Output, State
 from graph.routes import AFTER, route
@@ -15,6 +16,7 @@ from nodes.aggregate import aggregate
 from nodes.atomize import atomize
 from nodes.context import Context
 from nodes.decompose import decompose
+from nodes.fork import forking
 from nodes.retry import retry
 from nodes.solve import solve
 from nodes.step import NodeFunction, Update
@@ -32,19 +34,46 @@ _NODES: dict[str, NodeFunction] = {
 }
 
 
-def make_graph(checkpointer: BaseCheckpointSaver[Any] | None = None, context: Context | None = None) -> Solver:
+class _Branches:
+    """The machine as a subgraph, which the fork runs for each subtask; compiled when first used, as it holds a fork."""
+
+    def __init__(self, default: Context) -> None:
+        self._default = default
+        self._graph: Any = None
+
+    async def run(self, start: dict[str, Any], config: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Run the machine on a branch and return its last state."""
+        if self._graph is None:
+            builder = StateGraph(State, context_schema=Context)
+            _add_nodes(builder, self, self._default)
+            builder.add_conditional_edges(START, route, list(_NODES))
+            self._graph = builder.compile(name="branch")
+        return await self._graph.ainvoke(start, config, context=context)
+
+
+def make_graph(
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    context: Context | None = None,
+    store: BaseStore | None = None,
+) -> Solver:
     """Return the compiled graph.
 
     Args:
         checkpointer: where its steps are kept; LangGraph's server brings its own.
         context: the settings of runs that bring none.
+        store: where artifacts are kept; LangGraph's server brings its own.
     """
+    default = context or Context.checked()
     builder: Any = StateGraph(State, context_schema=Context, input_schema=Input, output_schema=Output)
-    for name, function in _NODES.items():
-        builder.add_node(name, _with_context(function, context or Context.checked()), metadata={"role": name})
-        builder.add_conditional_edges(name, route, AFTER[name])
+    _add_nodes(builder, _Branches(default), default)
     builder.add_edge(START, "atomize")
-    return builder.compile(checkpointer=checkpointer, name="cactus")
+    return builder.compile(checkpointer=checkpointer, store=store, name="cactus")
+
+
+def _add_nodes(builder: Any, branches: _Branches, default: Context) -> None:
+    for name, function in {**_NODES, "fork": forking(branches.run)}.items():
+        builder.add_node(name, _with_context(function, default), metadata={"role": name})
+        builder.add_conditional_edges(name, route, AFTER[name])
 
 
 def _with_context(function: NodeFunction, default: Context) -> Callable[..., Awaitable[Update]]:

@@ -8,15 +8,16 @@ from frames.channels import stack_channel
 from frames.frame import Frame
 from frames.state import Status
 
-Next = Literal["atomize", "decompose", "solve", "verify", "retry", "aggregate", "__end__"]
+Next = Literal["atomize", "decompose", "fork", "solve", "verify", "retry", "aggregate", "__end__"]
 
 AFTER: dict[str, list[str]] = {
     "atomize": ["solve", "decompose", END],
-    "decompose": ["atomize", "solve", END],
-    "solve": ["verify", END],
-    "retry": ["solve"],
-    "aggregate": ["verify", END],
-    "verify": ["atomize", "aggregate", "retry", END],
+    "decompose": ["atomize", "fork", "solve", "aggregate", END],
+    "fork": ["aggregate", "atomize", END],
+    "solve": ["verify", "retry", "atomize", "aggregate", END],
+    "retry": ["solve", "aggregate"],
+    "aggregate": ["verify", "retry", "atomize", "aggregate", END],
+    "verify": ["atomize", "aggregate", "retry", "solve", END],
 }
 """The nodes that can follow each node: what the drawing of the graph shows."""
 

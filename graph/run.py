@@ -1,7 +1,8 @@
 """A run: the graph driven from a task to its result, its events on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -35,18 +36,20 @@ async def run(
         UsageError: the task is blank.
     """
     unfinished: Status = "interrupted"
-    try:
-        async for event in graph.astream(
-            _input(task),
-            _config(context, run_id),
-            context=context,
-            stream_mode="custom",
-            durability="sync",
-            control=control,
-        ):
-            yield event
-    except GraphDrained:
-        unfinished = "cancelled"
+    async with _ready(context) as ready:
+        try:
+            async for _, event in graph.astream(
+                _input(task),
+                _config(context, run_id),
+                context=ready,
+                stream_mode="custom",
+                subgraphs=True,  # a fork's branches
+                durability="sync",
+                control=control,
+            ):
+                yield event
+        except GraphDrained:
+            unfinished = "cancelled"
     result = await result_of(graph, context, run_id, unfinished)
     yield {"event": "end", "result": result.to_dict()}
 
@@ -57,7 +60,8 @@ async def finish(graph: Solver, context: Context, task: str, run_id: str) -> Sol
     Raises:
         UsageError: the task is blank.
     """
-    await graph.ainvoke(_input(task), _config(context, run_id), context=context, durability="sync")
+    async with _ready(context) as ready:
+        await graph.ainvoke(_input(task), _config(context, run_id), context=ready, durability="sync")
     return await result_of(graph, context, run_id)
 
 
@@ -66,6 +70,21 @@ async def result_of(graph: Solver, context: Context, run_id: str, unfinished: St
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)
     return from_state(snapshot.values, run_id, bound, unfinished, snapshot.created_at)
+
+
+@asynccontextmanager
+async def _ready(context: Context) -> AsyncGenerator[Context]:
+    """Give a run resources and counts of its own, and close what it opened.
+
+    Raises:
+        UsageError: a tool, document folder or file that the settings name is not there.
+    """
+    ready = context.for_run()
+    try:
+        await ready.resources.open()
+        yield ready
+    finally:
+        await ready.resources.close()
 
 
 def _input(task: str) -> Any:

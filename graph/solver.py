@@ -1,26 +1,34 @@
 """The solver that Python users import: the machine with its components, as one object."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
 
 from frames.errors import UsageError
+from frames.frame import Kind
 from frames.limits import Bound
 from graph.bound import bound_of
 from graph.build import Solver, make_graph
 from graph.loop import run_sync
 from graph.result import SolveResult
 from graph.run import finish, run
-from nodes import aggregate, atomize, retry, solve, verify
+from nodes import aggregate, atomize, profiles, retry, solve, verify
 from nodes.aggregate import Aggregator
 from nodes.atomize import Atomizer
+from nodes.component import ModelComponent
 from nodes.context import Components, Context
 from nodes.decompose import Decomposer
+from nodes.models.local import LocalServer
 from nodes.models.resolve import ModelLike, Models
+from nodes.solve import Executor
 from nodes.verify import Verifier
 
 
@@ -58,6 +66,7 @@ class RecursiveTaskSolver:
         max_retries: int = 2,
         feedback_on_retry: bool = False,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
+        store: BaseStore | None = None,
         **settings: Any,
     ) -> None:
         if solver is None:  # type: ignore[reportUnnecessaryComparison]  # users may pass anything
@@ -65,19 +74,77 @@ class RecursiveTaskSolver:
         context = Context.checked(
             max_depth=max_depth, max_retries=max_retries, feedback_on_retry=feedback_on_retry, **settings
         )
-        models = Models(context.call_timeout)
+        if decomposer is None:  # type: ignore[reportUnnecessaryComparison]  # users may pass anything
+            raise UsageError("decomposer is required: a function (task, depth) -> list of subtask texts")
         _check_functions(atomizer=atomizer, decomposer=decomposer, verifier=verifier, aggregator=aggregator)
         parts = Components(
             atomizer=atomizer or atomize.depth_based(3),
             decomposer=decomposer,
-            executor=solve.direct(solver),
+            executors={"": solve.direct(solver)},
             aggregator=aggregator or aggregate.llm_based(solver),
             verifier=verifier or verify.always_accept(),
             retry=retry.with_feedback if feedback_on_retry else retry.same_task,
         )
-        _resolve_models(parts, models)
-        self.context = context.with_components(parts, models)
-        self._checkpointer = checkpointer
+        self._set(context.with_components(parts, Models(context.call_timeout)), checkpointer, store)
+
+    @classmethod
+    def roma(
+        cls,
+        model: ModelLike | None = None,
+        *,
+        atomizer: Atomizer | None = None,
+        decomposer: Decomposer | None = None,
+        executors: Mapping[Kind, Executor] | None = None,
+        aggregator: Aggregator | None = None,
+        verifier: Verifier | None = None,
+        role_models: Mapping[str, ModelLike | Sequence[ModelLike]] | None = None,
+        tools: Sequence[BaseTool] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+        store: BaseStore | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Return a solver of the ``roma`` profile: typed subtasks in a dependency graph, worked on side by side.
+
+        Args:
+            model: the model of every role; a chat model, a ``provider:model`` string, or a callable
+                ``str -> str``.
+            atomizer: ``(task, depth) -> bool``; by default a model judges each task.
+            decomposer: ``(task, depth) -> list`` of texts, or of mappings of ``id``, ``task``, ``kind`` and
+                ``depends_on``; by default a model plans.
+            executors: ``(task) -> str`` by kind (search, think, write, code), in place of the built-in ones.
+            aggregator: ``(task, results) -> str``; by default a model checks, cites and compresses.
+            verifier: ``(task, result, attempt) -> Verdict``; by default a model judges each answer.
+            role_models: a model, or a list of which each is asked where the one before fails, by role
+                (``atomize``, …, ``solve.code``).
+            tools: LangChain tools for search tasks.
+            checkpointer: where its steps are kept; by default in memory, for the length of one call.
+            store: where artifacts are kept; by default in memory likewise.
+            settings: further settings (``docs``, ``parallel``, ``max_subtasks``, …): see ``nodes.settings``.
+
+        Raises:
+            UsageError: a setting is out of its range, or a component is no function; the message names it.
+        """
+        _check_functions(atomizer=atomizer, decomposer=decomposer, verifier=verifier, aggregator=aggregator)
+        _check_functions(**{f"executors[{kind!r}]": executor for kind, executor in (executors or {}).items()})
+        context = Context.checked(**{"profile": "roma", **settings})
+        parts = profiles.components(context, executors)
+        given = {"atomizer": atomizer, "decomposer": decomposer, "aggregator": aggregator, "verifier": verifier}
+        parts = replace(parts, **{name: component for name, component in given.items() if component is not None})
+        models = {
+            role: list(named) if isinstance(named, list | tuple) else [named]
+            for role, named in (role_models or {}).items()
+        }
+        if model is not None:
+            models[""] = [model]
+        solver = cls.__new__(cls)
+        with_models = context.with_components(parts, Models(context.call_timeout), given=models, tools=tools)
+        solver._set(with_models, checkpointer, store)  # noqa: SLF001  # its own class
+        return solver
+
+    def _set(self, context: Context, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None) -> None:
+        _resolve_models(context)
+        self.context = context
+        self._checkpointer, self._store = checkpointer, store
 
     @property
     def bound(self) -> Bound:
@@ -98,7 +165,7 @@ class RecursiveTaskSolver:
             yield event
 
     def _graph(self) -> Solver:
-        return make_graph(self._checkpointer or InMemorySaver())
+        return make_graph(self._checkpointer or InMemorySaver(), store=self._store or InMemoryStore())
 
     def close(self) -> None:
         """End what was started for the solver: the embedded model."""
@@ -115,15 +182,19 @@ def _check_functions(**components: object) -> None:
     for name, component in components.items():
         if component is not None and not callable(component):
             raise UsageError(f"{name} must be a function, not {type(component).__name__}")
-    if components["decomposer"] is None:
-        raise UsageError("decomposer is required: a function (task, depth) -> list of subtask texts")
 
 
-def _resolve_models(parts: Components, models: Models) -> None:
-    """Resolve every model that a component names, so that a wrong one is refused before a run starts."""
-    for component in (parts.atomizer, parts.decomposer, parts.executor, parts.aggregator, parts.verifier):
-        model: Any = getattr(component, "model", None)
+def _resolve_models(context: Context) -> None:
+    """Resolve every model that a component or role names, so that a wrong one is refused before a run starts."""
+    parts = context.components
+    components = (parts.atomizer, parts.decomposer, *parts.executors.values(), parts.aggregator, parts.verifier)
+    own = [getattr(component, "model", None) for component in components]
+    asked = any(
+        isinstance(component, ModelComponent) for component, model in zip(components, own, strict=True) if model is None
+    )
+    named = context.named_models() if asked else []
+    for model in [*own, *named]:
         if isinstance(model, str):
-            models.resolve(model)
-        elif model is not None and not callable(model) and not isinstance(model, Runnable):
+            context.models.resolve(model)
+        elif model is not None and not callable(model) and not isinstance(model, Runnable | LocalServer):
             raise UsageError(f"solver must be a chat model, provider:model or a callable, not {type(model).__name__}")

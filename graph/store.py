@@ -18,6 +18,8 @@ import platformdirs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.store.base import BaseStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from frames.errors import StoreError, UsageError
 from frames.text import clean, one_line
@@ -57,10 +59,11 @@ class RunExistsError(UsageError):
 
 
 class Store:
-    """The runs of one database. ``saver`` keeps the checkpoints."""
+    """The runs of one database. ``saver`` keeps the checkpoints, ``artifacts`` files and large results."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any], connection: _Connection) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[Any], artifacts: BaseStore, connection: _Connection) -> None:
         self.saver = saver
+        self.artifacts = artifacts
         self._connection = connection
 
     async def set_up(self) -> None:
@@ -135,29 +138,45 @@ async def _sqlite(path: Path) -> AsyncGenerator[Store]:
     try:
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
         connection = await aiosqlite.connect(path, timeout=BUSY_SECONDS)
+        beside = await aiosqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)  # as LangGraph's store wants
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open {path}: {error}; name another file with --db") from error
     try:
-        store = await _ready(connection, path)
-        try:
-            yield store
-        except sqlite3.Error as error:
-            raise StoreError(f"{path} failed: {error}; what was saved before stays, see `cactus runs`") from error
+        async with AsyncSqliteStore(beside) as artifacts:
+            store = await _ready(connection, artifacts, path)
+            try:
+                yield store
+            except sqlite3.Error as error:
+                raise StoreError(f"{path} failed: {error}; what was saved before stays, see `cactus runs`") from error
     finally:
+        await beside.close()
         await connection.close()
 
 
-async def _ready(connection: aiosqlite.Connection, path: Path) -> Store:
+async def _ready(connection: aiosqlite.Connection, artifacts: AsyncSqliteStore, path: Path) -> Store:
     saver = AsyncSqliteSaver(connection, serde=serializer())
-    store = Store(saver, _Sqlite(saver))
+    store = Store(saver, artifacts, _Sqlite(saver))
     try:
         await _turn_on_wal(connection)
         await connection.execute("PRAGMA synchronous=NORMAL")
         await saver.setup()
         await store.set_up()
+        await _set_up_beside(artifacts)
     except sqlite3.Error as error:
         raise UsageError(f"cannot use {path} as a database of runs: {error}; name another file with --db") from error
     return store
+
+
+async def _set_up_beside(artifacts: AsyncSqliteStore) -> None:
+    """Make the store's tables; two processes that do so at once may stumble over each other's."""
+    for _ in range(50):
+        try:
+            await artifacts.setup()
+        except (sqlite3.IntegrityError, sqlite3.OperationalError):
+            await asyncio.sleep(0.1)
+        else:
+            return
+    await artifacts.setup()
 
 
 async def _turn_on_wal(connection: aiosqlite.Connection) -> None:
@@ -189,12 +208,16 @@ async def _postgres(address: str) -> AsyncGenerator[Store]:
     try:
         import psycopg
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+        from langgraph.store.postgres.aio import AsyncPostgresStore
     except ImportError as error:
         raise UsageError("PostgreSQL needs a package: pip install 'cactus-solver[postgres]'") from error
     try:
-        async with AsyncPostgresSaver.from_conn_string(address, serde=serializer()) as saver:
-            await _set_up(saver)
-            store = Store(saver, _Postgres(saver.conn, saver.lock))
+        async with (
+            AsyncPostgresSaver.from_conn_string(address, serde=serializer()) as saver,
+            AsyncPostgresStore.from_conn_string(address) as artifacts,
+        ):
+            await _set_up(saver, artifacts)
+            store = Store(saver, artifacts, _Postgres(saver.conn, saver.lock))
             await store.set_up()
             try:
                 yield store
@@ -204,13 +227,14 @@ async def _postgres(address: str) -> AsyncGenerator[Store]:
         raise UsageError(f"cannot use PostgreSQL: {one_line(str(error), 300)}; check --db") from error
 
 
-async def _set_up(saver: Any) -> None:
+async def _set_up(saver: Any, artifacts: Any) -> None:
     """Make the tables; processes that start at once take turns, for the migrations are not made for two."""
     # polled, not awaited: a statement that waits would hold up the other's CREATE INDEX CONCURRENTLY
     while not await _locked(saver):  # noqa: ASYNC110  # the event is in another process
         await asyncio.sleep(0.05)
     try:
         await saver.setup()
+        await artifacts.setup()
     finally:
         await saver.conn.execute("SELECT pg_advisory_unlock(hashtext('cactus'))")
 

@@ -13,7 +13,7 @@ def describe_run(role: str, state: State, runtime: Runtime[Context]) -> None:
     run = get_current_run_tree()
     if run is None:
         return
-    frame, _, depth, attempt, _ = Step(role, state, runtime).request
+    frame, _, depth, attempt, _ = Step(role, state, runtime).ask.request
     run.name = f"{role} {frame} attempt {attempt}"
     run.add_tags([f"depth:{depth}", f"role:{role}"])
     info = runtime.execution_info

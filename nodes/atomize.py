@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, ask_directly, use
+from nodes.models.call import Query
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
+from nodes.structured import Atomic, read_object, says, truth
 
 
 class Atomizer(Protocol):
@@ -38,6 +40,20 @@ class LlmBased(ModelComponent):
         return says_yes(await ask(render("atomize", task=task, depth=depth), model=self.model))
 
 
+@dataclass(frozen=True)
+class Structured(ModelComponent):
+    """Asks a model for ``{"atomic": bool}`` (ROMA's atomizer); a reply that says neither means: let it be planned."""
+
+    model: ModelLike | None = None
+
+    async def __call__(self, task: str, depth: int, /, *, ask: Ask = ask_directly) -> bool:
+        prompt = render("roma/atomize", task=task, depth=depth, known=ask.frame["known"] if ask.frame else [])
+        reply = await ask.reply(Query(prompt, schema=Atomic), model=self.model)
+        found = read_object(reply, "atomic", "is_atomic") or {}
+        said = truth(found.get("atomic", found.get("is_atomic"))) if found else says(reply.text)
+        return bool(said)
+
+
 def depth_based(max_depth: int) -> DepthBased:
     """Return an atomizer that calls a task atomic once ``depth >= max_depth``."""
     return DepthBased(max_depth)
@@ -46,6 +62,11 @@ def depth_based(max_depth: int) -> DepthBased:
 def llm_based(model: ModelLike | None = None) -> LlmBased:
     """Return an atomizer that asks ``model`` (by default the run's model for the role)."""
     return LlmBased(model)
+
+
+def structured(model: ModelLike | None = None) -> Structured:
+    """Return an atomizer that asks ``model`` for structured output."""
+    return Structured(model)
 
 
 def says_yes(answer: str) -> bool:

@@ -4,25 +4,50 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from frames.errors import CactusError
-from nodes.models.call import CallPolicy, call, run_callable
-from nodes.models.reply import answer
+from frames.frame import Frame
+from nodes.models.call import CallPolicy, Query, call, run_callable
+from nodes.models.reply import Reply, answer
 from nodes.models.request import Request
 from nodes.models.resolve import ModelLike, Models, default_name, name_of
 
 
 class Ask(Protocol):
-    """Asks a model on behalf of the frame and role at work; ``model`` overrides the role's own."""
+    """Asks a model on behalf of the frame and role at work; ``model`` overrides the role's own.
+
+    ``nodes.asking.Asking`` is the one of a run; executors that use tools or files want it.
+    """
+
+    @property
+    def frame(self) -> Frame | None:
+        """The frame at work; ``None`` where a component is called by hand."""
+        ...
 
     async def __call__(self, prompt: str, *, model: ModelLike | None = None) -> str:
         """Return the model's answer to ``prompt``."""
         ...
 
+    async def reply(self, query: Query, *, model: ModelLike | None = None) -> Reply:
+        """Return the model's reply to a prompt or conversation, with a schema or tools."""
+        ...
 
-async def ask_directly(prompt: str, *, model: ModelLike | None = None) -> str:
-    """Ask outside a run, where a component is called by hand."""
-    meant = default_name() if model is None else model
-    reply = await call(Models().resolve(meant), prompt, Request("", "", 0, 1, prompt), CallPolicy())
-    return answer(reply, name_of(meant))
+
+class _Directly:
+    @property
+    def frame(self) -> Frame | None:
+        return None
+
+    async def __call__(self, prompt: str, *, model: ModelLike | None = None) -> str:
+        return (await self.reply(Query(prompt), model=model)).text
+
+    async def reply(self, query: Query, *, model: ModelLike | None = None) -> Reply:
+        meant = default_name() if model is None else model
+        reply = await call(Models().resolve(meant), query, Request("", "", 0, 1, query.text), CallPolicy())
+        answer(reply, name_of(meant))
+        return reply
+
+
+ask_directly: Ask = _Directly()
+"""Asks outside a run, where a component is called by hand."""
 
 
 class ComponentError(CactusError):
@@ -32,23 +57,25 @@ class ComponentError(CactusError):
 class ModelComponent:
     """A built-in that asks a model: called with the component's arguments and ``ask``."""
 
-    model_calls = 1
-    """Model calls that one use makes."""
+    @property
+    def model_calls(self) -> int:
+        """Model calls that one use makes at most."""
+        return 1
 
 
 class PlainComponent:
     """A built-in that computes: called on the event loop, for it never blocks."""
 
 
-async def use(component: Callable[..., Any], *args: Any, ask: Ask) -> Any:
-    """Return what ``component`` gives for ``args``, whatever kind of function it is."""
+async def use(component: Callable[..., Any], *args: Any, ask: Ask, **further: Any) -> Any:
+    """Return what ``component`` gives for ``args``, whatever kind of function it is; built-ins get ``further`` too."""
     if isinstance(component, ModelComponent):
-        return await cast("Any", component)(*args, ask=ask)
+        return await cast("Any", component)(*args, ask=ask, **further)
     if isinstance(component, PlainComponent):
         return cast("Any", component)(*args)
     return await run_callable(component, *args)
 
 
 def model_calls(component: Callable[..., Any]) -> int:
-    """Return the model calls that one use of ``component`` makes: 0 where it is the user's own code."""
+    """Return the most model calls that one use of ``component`` makes: 0 where it is the user's own code."""
     return component.model_calls if isinstance(component, ModelComponent) else 0

@@ -1,14 +1,18 @@
 """The context of a run: its settings, and the components, models and clock that nodes reach the world by."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
+from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
-from nodes.models.resolve import Models, default_name
-from nodes.settings import Settings
+from frames.frame import KINDS
+from nodes.models.resolve import ModelLike, Models, default_name
+from nodes.resources import Resources
+from nodes.settings import ROLES, Settings
+from nodes.shared import Shared
 
 if TYPE_CHECKING:
     from nodes.aggregate import Aggregator
@@ -21,14 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Components:
-    """One function for each decision of the machine."""
+    """One function for each decision of the machine; an executor for each kind of task, under "" for any other."""
 
     atomizer: "Atomizer"
     decomposer: "Decomposer"
-    executor: "Executor"
+    executors: "Mapping[str, Executor]"
     aggregator: "Aggregator"
     verifier: "Verifier"
     retry: "Retry"
+
+    def executor(self, kind: str | None) -> "Executor":
+        """Return the executor for a kind of task."""
+        return self.executors.get(kind or "") or self.executors[""]
 
 
 class Context(Settings):
@@ -41,16 +49,59 @@ class Context(Settings):
     _components: Components | None = PrivateAttr(None)
     _models: Models | None = PrivateAttr(None)
     _clock: Callable[[], float] = PrivateAttr(time.time)
+    _given: Mapping[str, list[ModelLike]] = PrivateAttr(default_factory=dict[str, list[ModelLike]])
+    _resources: Resources | None = PrivateAttr(None)
+    _tools: tuple[BaseTool, ...] = PrivateAttr(())
+    _shared: Shared | None = PrivateAttr(None)
 
     def with_components(
-        self, components: Components, models: Models | None = None, clock: Callable[[], float] | None = None
+        self,
+        components: Components | None = None,
+        models: Models | None = None,
+        clock: Callable[[], float] | None = None,
+        given: Mapping[str, list[ModelLike]] | None = None,
+        tools: Sequence[BaseTool] = (),
     ) -> Self:
-        """Return the same settings with the given components, models and clock (seconds since the epoch)."""
+        """Return the same settings with what plain values cannot hold.
+
+        Args:
+            components: the decisions; by default those that the settings name.
+            models: the models in use.
+            clock: seconds since the epoch.
+            given: models as objects, by role, under "" for every role.
+            tools: tools as objects, for search tasks.
+        """
         copy = self.model_copy()
-        copy._components = components  # noqa: SLF001  # its own class
+        copy._components = components or self._components  # noqa: SLF001  # its own class
         copy._models = models  # noqa: SLF001
         copy._clock = clock or self._clock  # noqa: SLF001
+        copy._given = given or self._given  # noqa: SLF001
+        copy._tools = tuple(tools) or self._tools  # noqa: SLF001
         return copy
+
+    def for_run(self) -> Self:
+        """Return the same context with counts and resources of its own, which whoever starts the run closes."""
+        copy = self.sharing(Shared(self.parallel))
+        copy._resources = Resources(self, self._tools)  # noqa: SLF001  # its own class
+        return copy
+
+    def sharing(self, shared: Shared) -> Self:
+        """Return the same context for branches that run side by side."""
+        copy = self.model_copy()
+        copy._shared = shared  # noqa: SLF001  # its own class
+        return copy
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the branches of a run share; ``None`` outside of any fork."""
+        return self._shared
+
+    @property
+    def resources(self) -> Resources:
+        """The tools, documents, files and sandbox of the run."""
+        if self._resources is None:
+            self._resources = Resources(self, self._tools)
+        return self._resources
 
     @property
     def components(self) -> Components:
@@ -70,25 +121,34 @@ class Context(Settings):
         """Return the seconds since the epoch."""
         return self._clock()
 
-    def model_name(self, role: str) -> str:
-        """Return the name of the model that plays ``role``.
+    def models_of(self, role: str, kind: str | None = None) -> list[ModelLike]:
+        """Return the models that play ``role`` for a kind of task: the first, and those asked where it fails.
 
         Raises:
             UsageError: none is named and none is at hand.
         """
-        return self.role_models.get(role) or self.model or default_name()
+        for name in (f"{role}.{kind}", role):
+            if found := self._given.get(name) or self.role_models.get(name):
+                return list(found)
+        return list(self._given.get("", ())) or [self.model or default_name()]
+
+    def fallbacks(self, role: str) -> int:
+        """Return how many models are named for ``role``, one where none is."""
+        return max(len(self._given.get(role, ()) or self._given.get("", ())), len(self.role_models.get(role, ())), 1)
+
+    def named_models(self) -> list[ModelLike]:
+        """Return every model that a run may ask.
+
+        Raises:
+            UsageError: a role has none.
+        """
+        kinds = {("solve", kind) for kind in KINDS if self.profile != "classic"}
+        roles = {(role, None) for role in ROLES} | kinds
+        return [model for role, kind in sorted(roles, key=str) for model in self.models_of(role, kind)]
 
 
 def _built_in(settings: Settings) -> Components:
-    """Return the components that the settings name, each asking the run's model for its role."""
-    from nodes import aggregate, atomize, decompose, retry, solve, verify  # they import this module
+    """Return the components that the settings name, each asking the run's models for its role."""
+    from nodes import profiles  # it imports the nodes, which import this module
 
-    depth: Any = settings.atomizer_depth
-    return Components(
-        atomizer=atomize.llm_based() if depth is None else atomize.depth_based(depth),
-        decomposer=decompose.llm_based(max_subtasks=settings.max_subtasks),
-        executor=solve.direct(),
-        aggregator=aggregate.llm_based(),
-        verifier=verify.llm_based() if settings.verifier == "llm" else verify.always_accept(),
-        retry=retry.with_feedback if settings.feedback_on_retry else retry.same_task,
-    )
+    return profiles.components(settings)

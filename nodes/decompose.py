@@ -1,27 +1,41 @@
 """Decompose: split a task into subtasks."""
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from typing_extensions import override
 
 from frames import plan as plans
 from frames import trace
-from frames.errors import LimitError
+from frames.errors import LimitError, ReplyCutError
 from frames.frame import Subtask
+from frames.stack import Op
+from frames.text import one_line
 from nodes.component import Ask, ModelComponent, ask_directly, use
+from nodes.models.call import Query
+from nodes.models.reply import Reply
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
+from nodes.structured import Plan, read_list, read_object, without_reasoning
 
 _BULLET = re.compile(r"^[ \t]*([-*])(?!\1)(?:[ \t]+[-*](?=[ \t]))*[ \t]*(\S.*)$", re.MULTILINE)
+
+
+Subtasks = Sequence[str] | Sequence[Mapping[str, Any]]
 
 
 class Decomposer(Protocol):
     """Splits a task into subtasks."""
 
-    def __call__(self, task: str, depth: int, /) -> Sequence[str] | Awaitable[Sequence[str]]:
-        """Return the texts of the subtasks of ``task``; none where it is to be solved directly."""
+    def __call__(self, task: str, depth: int, /) -> Subtasks | Awaitable[Subtasks]:
+        """Return the subtasks of ``task``; none where it is to be solved directly.
+
+        Each is a text, or a mapping of ``id``, ``task``, ``kind`` (search, think, write, code) and
+        ``depends_on`` (ids of the subtasks whose results it needs).
+        """
         ...
 
 
@@ -40,9 +54,62 @@ class LlmBased(ModelComponent):
         return bullets(await ask(prompt, model=self.model))
 
 
+@dataclass(frozen=True)
+class Planner(ModelComponent):
+    """Asks a model for a graph of typed subtasks (ROMA's planner).
+
+    ``max_subtasks`` is what the prompt asks for at most. A plan that cannot be followed is asked for once more,
+    with ``fault`` named. An answer that is a list of bullets is a plan of subtasks without dependencies.
+    """
+
+    model: ModelLike | None = None
+    max_subtasks: int | None = None
+
+    @property
+    @override
+    def model_calls(self) -> int:
+        return 2
+
+    async def __call__(
+        self, task: str, depth: int, /, *, ask: Ask = ask_directly, fault: str | None = None
+    ) -> Subtasks:
+        known = ask.frame["known"] if ask.frame else []
+        prompt = render("roma/plan", task=task, depth=depth, max_subtasks=self.max_subtasks, known=known, fault=fault)
+        return read_plan(await ask.reply(Query(prompt, schema=Plan), model=self.model))
+
+
 def llm_based(model: ModelLike | None = None, max_subtasks: int | None = None) -> LlmBased:
     """Return a decomposer that asks ``model`` (by default the run's model for the role)."""
     return LlmBased(model, max_subtasks)
+
+
+def planner(model: ModelLike | None = None, max_subtasks: int | None = None) -> Planner:
+    """Return a decomposer that asks ``model`` for a graph of typed subtasks."""
+    return Planner(model, max_subtasks)
+
+
+def read_plan(reply: Reply) -> Subtasks:
+    """Return the subtasks that a reply names.
+
+    Raises:
+        PlanError: it holds no plan in any form.
+    """
+    found = read_object(reply, "subtasks")
+    if found is not None:
+        entries: Any = found.get("subtasks")
+        if entries is None or (isinstance(entries, list) and not any(entries)):
+            return []
+        return entries
+    listed = read_list(reply)
+    if listed is not None:
+        return listed
+    text = without_reasoning(reply.text)
+    if "{" in text and "}" not in text[text.index("{") :]:
+        raise plans.PlanError("the reply breaks off in the middle of the JSON")
+    found_bullets = bullets(text)
+    if not found_bullets and text and text.lower() not in {"[]", "null", "none"}:
+        raise plans.PlanError(f"the reply is no JSON with subtasks: {one_line(text, 120)}")
+    return found_bullets
 
 
 def bullets(text: str) -> list[str]:
@@ -55,24 +122,47 @@ def bullets(text: str) -> list[str]:
 
 @node("decompose")
 async def decompose(step: Step) -> Update:
-    """Split the frame's task and start its first subtask; without a usable plan, send it to ``solve``."""
+    """Split the frame's task and start its subtasks; without a usable plan, send it to ``solve``."""
     frame = step.frame
-    texts = await use(step.context.components.decomposer, frame["task"], frame["depth"], ask=step.ask)
-    try:
-        plan = plans.from_texts(texts)
-        plans.check(plan, step.path, step.context.max_subtasks)
-    except plans.PlanError as refusal:
-        step.emit({"event": "plan_refused", "frame": frame["id"], "reason": str(refusal)})
-        return step.go("solve", notes=[f"{frame['id']}: plan refused: {refusal}; solved directly"])
+    plan, fault = await _planned(step)
+    if fault and isinstance(step.context.components.decomposer, Planner):
+        plan, fault = await _planned(step, fault=fault)
+    if fault:
+        step.emit({"event": "plan_refused", "frame": frame["id"], "reason": fault})
+        return step.go("solve", notes=[f"{frame['id']}: plan refused: {fault}; solved directly"])
     if not plan:
         return step.go("solve")
     return _start(step, plan)
 
 
+async def _planned(step: Step, **fault: str) -> tuple[list[Subtask], str | None]:
+    """Return a plan, or what is wrong with it."""
+    frame, context = step.frame, step.context
+    graph = isinstance(context.components.decomposer, Planner)
+    try:
+        entries = await use(context.components.decomposer, frame["task"], frame["depth"], ask=step.ask, **fault)
+        plan = plans.from_entries(entries)
+        graph = graph or any(subtask["depends_on"] for subtask in plan)
+        (plans.check_graph if graph else plans.check)(plan, step.lineage, context.max_subtasks)
+    except plans.PlanError as refusal:
+        return [], str(refusal)
+    except ReplyCutError as cut:
+        if not graph:
+            raise
+        return [], f"{cut}; fewer and shorter subtasks are needed"
+    return plan, None
+
+
 def _start(step: Step, plan: list[Subtask]) -> Update:
-    frames, most = step.frames + len(plan), step.context.max_frames
-    if frames > most:
-        raise LimitError("max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {frames} frames")
+    most, shared = step.context.max_frames, step.context.shared
+    if step.made_so_far + len(plan) > most:
+        total = step.made_so_far + len(plan)
+        raise LimitError("max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {total} frames")
+    if shared:
+        shared.frames += len(plan)
     step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": [subtask["task"] for subtask in plan]})
-    traced = trace.decomposed(step.frame, plan)
-    return step.update({"op": "revise", "fields": {"plan": plan}}, {"op": "descend"}, traces=[traced], frames=frames)
+    forks = step.context.forks and not plans.is_chain(plan)
+    ops: list[Op] = [{"op": "revise", "fields": {"plan": plan, **({"phase": "fork"} if forks else {})}}]
+    if not forks:
+        ops.append({"op": "descend"})
+    return step.update(*ops, traces=[trace.decomposed(step.frame, plan)], frames=step.frames + len(plan))

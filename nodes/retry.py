@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from frames.frame import is_planned
 from nodes.step import Step, Update, node
 
 
@@ -25,5 +26,6 @@ def with_feedback(task: str, feedback: str | None, /) -> str:
 
 @node("retry")
 async def retry(step: Step) -> Update:
-    """Send the frame to ``solve`` for its next attempt."""
-    return step.go("solve", attempt=step.frame["attempt"] + 1, answer=None)
+    """Send the frame to its next attempt: to ``solve``, or to ``aggregate`` where it was split."""
+    frame = step.frame
+    return step.go("aggregate" if is_planned(frame) else "solve", attempt=frame["attempt"] + 1)

@@ -1,30 +1,46 @@
 """The settings of a run: plain values with their ranges, from which Studio draws its form."""
 
 import re
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from frames.errors import UsageError
+from frames.frame import KINDS
 
-Profile = Literal["classic"]
+Profile = Literal["classic", "roma"]
 
 ROLES = ("atomize", "decompose", "solve", "aggregate", "verify")
 """The roles that a model can play."""
+
+MODEL_ROLES = (*ROLES, *(f"solve.{kind}" for kind in KINDS))
+"""The roles, and solving by kind of task: what a model can be named for."""
+
+PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
+    "classic": {},
+    "roma": {
+        "atomizer": "llm",
+        "verifier": "llm",
+        "feedback_on_retry": True,
+        "max_subtasks": 5,
+        "on_failure": "partial",
+    },
+}
+"""Where a profile's defaults differ from those of ``classic``."""
 
 _DEPTH = re.compile(r"depth:(\d+)")
 
 
 class Settings(BaseModel):
-    """What may vary from run to run. Defaults are the ``classic`` seed's."""
+    """What may vary from run to run. Defaults are the profile's: the ``classic`` seed's, or ``PROFILE_DEFAULTS``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     profile: Profile = Field("classic", description="Which of the published systems the machine follows.")
     model: str | None = Field(None, description="Model of every role, as provider:model; scripted:FILE or local.")
-    role_models: dict[str, str] = Field(
+    role_models: dict[str, list[str]] = Field(
         default_factory=dict,
-        description=f"A model for one role ({', '.join(ROLES)}), as role: provider:model.",
+        description=f"Models for one role ({', '.join(MODEL_ROLES)}): the first that replies answers.",
     )
     atomizer: str = Field("depth:3", description="Decides whether a task is solved directly: depth:N or llm.")
     decomposer: Literal["llm"] = Field("llm", description="Splits a task: llm.")
@@ -40,6 +56,25 @@ class Settings(BaseModel):
     max_calls: int | None = Field(None, ge=1, description="Most model calls of the whole run.")
     max_tokens: int | None = Field(None, ge=1, description="Tokens, in and out, after which no call is made.")
     deadline: float | None = Field(None, gt=0, description="Seconds after which the run ends.")
+    parallel: int = Field(8, ge=1, description="Most model calls in flight, over the whole tree (classic: one).")
+    on_failure: Literal["fail", "partial"] = Field(
+        "fail", description="What a failed subtask does: fail ends its branch, partial goes on without it."
+    )
+    max_steps: int = Field(6, ge=1, description="Most model calls of one attempt at a search or code task.")
+    revise: bool = Field(default=True, description="Whether a written text is revised once against its task.")
+    window: int = Field(100_000, ge=1_000, description="Tokens that a prompt may have; more is combined in a tree.")
+    answer_tokens: int = Field(2_000, ge=100, description="Tokens that a combined answer below the root may have.")
+    inline_chars: int = Field(
+        16_000, ge=200, description="Characters from which a result is kept as an artifact, outside the prompts."
+    )
+    docs: str | None = Field(None, description="A folder of documents to search: text, Markdown, HTML, PDF.")
+    attach: list[str] = Field(default_factory=list, description="Files that the run may read, as artifacts.")
+    tools: list[str] = Field(default_factory=list, description="LangChain tools by dotted name, for search tasks.")
+    mcp_servers: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="MCP servers by name: command and args, or url."
+    )
+    tool_timeout: float = Field(120, gt=0, description="Seconds that one tool call may take.")
+    code_seconds: float = Field(10, gt=0, description="Seconds that one program of a code task may run.")
     call_timeout: float = Field(600, gt=0, description="Seconds that one model call may take.")
     call_attempts: int = Field(5, ge=1, description="Attempts at a call whose transport fails, the first included.")
 
@@ -50,13 +85,41 @@ class Settings(BaseModel):
             raise ValueError("must be depth:N (such as depth:3) or llm")
         return value
 
-    @field_validator("role_models")
+    @model_validator(mode="before")
     @classmethod
-    def _known_roles(cls, value: dict[str, str]) -> dict[str, str]:
-        for role in value:
-            if role not in ROLES:
-                raise ValueError(f"has no role {role!r}: roles are {', '.join(ROLES)}")
-        return value
+    def _with_profile(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        given = cast("dict[str, Any]", values)
+        return {**PROFILE_DEFAULTS.get(str(given.get("profile")), {}), **given}
+
+    @field_validator("attach", "tools", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("role_models", mode="before")
+    @classmethod
+    def _known_roles(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        models = {role: _fallbacks(given) for role, given in cast("dict[str, Any]", value).items()}
+        for role, given in models.items():
+            if role not in MODEL_ROLES:
+                raise ValueError(f"has no role {role!r}: roles are {', '.join(MODEL_ROLES)}")
+            if not given:
+                raise ValueError(f"names no model for {role!r}")
+        return models
+
+    @property
+    def forks(self) -> bool:
+        """Whether subtasks are worked on side by side."""
+        return self.profile != "classic" and self.parallel > 1
+
+    @property
+    def combines_again(self) -> bool:
+        """Whether a rejected combination is tried again; the ``classic`` seed ends its branch."""
+        return self.profile != "classic"
 
     @property
     def atomizer_depth(self) -> int | None:
@@ -75,6 +138,11 @@ class Settings(BaseModel):
             return cls(**values)
         except ValidationError as error:
             raise UsageError("; ".join(_message(cls, fault) for fault in error.errors())) from error
+
+
+def _fallbacks(given: Any) -> Any:
+    """Return the list of models that a role is given: as a list, or as a text with commas."""
+    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else given
 
 
 def _message(settings: type[BaseModel], fault: Any) -> str:

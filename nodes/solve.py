@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from frames import trace
+from frames.errors import ReplyCutError
 from frames.text import clean
 from nodes.component import Ask, ComponentError, ModelComponent, ask_directly, use
+from nodes.executors.brief import brief
 from nodes.models.resolve import ModelLike
 from nodes.step import Step, Update, node
 
@@ -37,9 +39,16 @@ def direct(model: ModelLike | None = None) -> Direct:
 @node("solve")
 async def solve(step: Step) -> Update:
     """Answer the frame's task and send the answer to ``verify``."""
-    frame = step.frame
-    task = step.context.components.retry(frame["task"], frame["feedback"])
-    answer = text_of(await use(step.context.components.executor, task, ask=step.ask), "solver")
+    frame, parts = step.frame, step.context.components
+    task = parts.retry(frame["task"], frame["feedback"])
+    if step.context.profile != "classic":
+        task = brief(task, frame, step.context)
+    try:
+        answer = text_of(await use(parts.executor(frame["kind"]), task, ask=step.ask), "solver")
+    except ReplyCutError as cut:
+        if not step.may_retry:
+            raise
+        return step.go("retry", feedback=f"{cut}. Answer in fewer words.")
     step.emit_answer(answer)
     return step.go("verify", answer=answer, traces=[trace.solved(frame, answer)])
 

@@ -6,18 +6,25 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, cast
 
 from frames import trace
-from frames.frame import Frame, is_planned
+from frames.frame import Frame, is_planned, place
+from frames.stack import Op
 from frames.text import clean
 from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, ask_directly, use
+from nodes.models.call import Query
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
+from nodes.structured import Judgement, read_object, truth, without_reasoning
 
 _WORD = re.compile(r"\s*(?:accept|reject)[a-z]*(?:\s*[:.,;!]|\s+-(?=\s))?\s*", re.IGNORECASE)
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is accepted, and why."""
+    """Whether an answer is accepted, and why.
+
+    Feedback on a combination that mentions one child's id (``0.2``) sends that child back, once, where the profile
+    combines again.
+    """
 
     accepted: bool
     feedback: str = ""
@@ -60,6 +67,25 @@ class LlmBased(ModelComponent):
         return read_verdict(await ask(prompt, model=self.model))
 
 
+@dataclass(frozen=True)
+class Structured(ModelComponent):
+    """Asks a model for ``{"accepted": bool, "feedback": str, "guilty": str | None}``; reads text as ``LlmBased``."""
+
+    model: ModelLike | None = None
+
+    async def __call__(self, task: str, result: str, attempt: int, /, *, ask: Ask = ask_directly) -> Verdict:
+        results = sorted(ask.frame["results"], key=place) if ask.frame else []
+        prompt = render("roma/verify", task=task, result=result, attempt=attempt, results=results)
+        reply = await ask.reply(Query(prompt, schema=Judgement), model=self.model)
+        found = read_object(reply, "accepted") or {}
+        accepted = truth(found.get("accepted"))
+        if accepted is None:
+            return read_verdict(without_reasoning(reply.text))
+        feedback, guilty = str(found.get("feedback") or ""), found.get("guilty")
+        blamed = guilty if isinstance(guilty, str) and guilty not in feedback else None
+        return Verdict(accepted, f"{blamed}: {feedback}" if blamed and not accepted else feedback)
+
+
 def always_accept() -> AlwaysAccept:
     """Return a verifier that accepts every answer."""
     return AlwaysAccept()
@@ -68,6 +94,11 @@ def always_accept() -> AlwaysAccept:
 def llm_based(model: ModelLike | None = None) -> LlmBased:
     """Return a verifier that asks ``model`` (by default the run's model for the role)."""
     return LlmBased(model)
+
+
+def structured(model: ModelLike | None = None) -> Structured:
+    """Return a verifier that asks ``model`` for structured output."""
+    return Structured(model)
 
 
 def read_verdict(answer: str) -> Verdict:
@@ -84,18 +115,46 @@ def read_verdict(answer: str) -> Verdict:
 async def verify(step: Step) -> Update:
     """Pop an accepted frame, send a rejected one to ``retry``, and end the branch after its last attempt."""
     frame = step.frame
-    attempt = 1 if is_planned(frame) else frame["attempt"]
     verifier = step.context.components.verifier
-    verdict = _checked(await use(verifier, frame["task"], frame["answer"] or "", attempt, ask=step.ask))
-    step.emit({"event": "verdict", "frame": frame["id"], "attempt": attempt, **verdict._asdict()})
+    verdict = _checked(await use(verifier, frame["task"], frame["answer"] or "", frame["attempt"], ask=step.ask))
+    step.emit(
+        {
+            "event": "verdict",
+            "frame": frame["id"],
+            "attempt": frame["attempt"],
+            "accepted": verdict.accepted,
+            "feedback": verdict.feedback,
+        }
+    )
     traced = trace.verified(frame, accepted=verdict.accepted, feedback=verdict.feedback)
     if verdict.accepted:
-        return step.settle(traces=[traced])
+        return await step.settle(traces=[traced])
     if is_planned(frame):
-        return step.fail(_gap(frame, verdict, 1), traces=[traced])
-    if attempt < step.context.max_retries:
+        return _combine_again(step, verdict, traced)
+    if frame["attempt"] < step.context.max_retries:
         return step.go("retry", feedback=verdict.feedback, traces=[traced])
-    return step.fail(_gap(frame, verdict, attempt))
+    return step.fail(_gap(frame, verdict))
+
+
+def _combine_again(step: Step, verdict: Verdict, traced: trace.Trace) -> Update:
+    """Send a rejected combination to its next attempt; before that, once, the child at fault to its own."""
+    frame = step.frame
+    if not step.context.combines_again or frame["attempt"] >= step.context.max_retries:
+        return step.fail(_gap(frame, verdict), traces=[traced])
+    guilty = _guilty(frame, verdict)
+    if guilty is None or frame["sent_back"]:
+        return step.go("retry", feedback=verdict.feedback, traces=[traced])
+    note = f"{guilty}: sent back, for the combination of {frame['id']} was rejected: {verdict.feedback}"
+    fields: Op = {"op": "revise", "fields": {"feedback": verdict.feedback}}
+    sent: Op = {"op": "send_back", "frame": guilty, "feedback": verdict.feedback}
+    return step.update(fields, sent, traces=[traced], notes=[note])
+
+
+def _guilty(frame: Frame, verdict: Verdict) -> str | None:
+    """Return the child that a verdict blames: the only one that its feedback mentions."""
+    children = {result["frame"] for result in frame["results"] if not result["failed"]}
+    mentioned = {word for word in re.findall(r"\d+(?:\.\d+)+", verdict.feedback) if word in children}
+    return mentioned.pop() if len(mentioned) == 1 else None
 
 
 def _checked(verdict: object) -> Verdict:
@@ -109,6 +168,6 @@ def _checked(verdict: object) -> Verdict:
     return Verdict(bool(accepted), clean(feedback))
 
 
-def _gap(frame: Frame, verdict: Verdict, attempts: int) -> str:
-    tried = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+def _gap(frame: Frame, verdict: Verdict) -> str:
+    tried = "1 attempt" if frame["attempt"] == 1 else f"{frame['attempt']} attempts"
     return f"{frame['id']}: rejected after {tried}" + (f": {verdict.feedback}" if verdict.feedback else "")

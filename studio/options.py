@@ -13,8 +13,20 @@ from frames.text import one_line
 from nodes.context import Context
 from nodes.models.resolve import default_name
 
-LOCAL_DEFAULTS = {"max_depth": 2, "max_subtasks": 3}
-"""Under the embedded model: splitting rarely improves its answers, and takes minutes."""
+LOCAL_DEFAULTS = {
+    "classic": {"max_depth": 2, "max_subtasks": 3},
+    "roma": {
+        "max_depth": 1,
+        "max_subtasks": 3,
+        "max_steps": 2,
+        "verifier": "accept",
+        "revise": False,
+        "parallel": 1,
+        "window": 8_000,
+        "answer_tokens": 500,
+    },
+}
+"""Under the embedded model: it judges badly, splitting rarely improves its answers, and each call takes a while."""
 
 NOT_SETTINGS = {"db"}
 """Keys of the file and the environment that are no setting of the run itself."""
@@ -41,7 +53,8 @@ def choose(
     Raises:
         UsageError: a bad value, key or file; the message names it.
     """
-    given = {key: value for key, value in explicit.items() if value is not None and value != {}}
+    given = {key: value for key, value in explicit.items() if value not in (None, {}, ())}
+    given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
     values = _environment() | (_file(config) if config else {}) | _pairs(pairs)
     named = values.get("role_models") or {}
     if not isinstance(named, dict):
@@ -49,10 +62,11 @@ def choose(
     values["role_models"] = {**named, **given.pop("role_models", {})}
     values |= given
     db = _address(values.pop("db", None))
+    values["profile"] = values.get("profile") or "roma"
     if needs_model:
         values["model"] = values.get("model") or _default_model(needed=not values["role_models"])
     if values.get("model") == "local":
-        values = LOCAL_DEFAULTS | values
+        values = LOCAL_DEFAULTS.get(str(values.get("profile")), {}) | values
     return Chosen(Context.checked(**values), db)
 
 

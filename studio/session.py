@@ -11,6 +11,7 @@ from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import RunControl
+from langgraph.store.memory import InMemoryStore
 
 from frames.errors import UsageError
 from frames.limits import Bound
@@ -22,7 +23,6 @@ from graph.store import Store, open_store
 from nodes.context import Context
 from nodes.models.local import LocalServer
 from nodes.models.resolve import Models
-from nodes.settings import ROLES
 from studio.fetching import Fetching
 from studio.live import LiveView
 
@@ -62,7 +62,9 @@ class Session:
             self.context.models.close()
 
     async def _run(self, task: str, store: Store | None) -> dict[str, Any]:
-        graph = make_graph(store.saver if store else InMemorySaver())
+        graph = make_graph(
+            store.saver if store else InMemorySaver(), store=store.artifacts if store else InMemoryStore()
+        )
         control = RunControl()
         document: dict[str, Any] = {}
         self._say(at_most(bound_of(self.context)))
@@ -78,7 +80,7 @@ class Session:
         return document
 
     def _find_models(self) -> None:
-        for name in {self.context.model_name(role) for role in ROLES}:
+        for name in dict.fromkeys(self.context.named_models()):
             model = self.context.models.resolve(name)
             if isinstance(model, LocalServer):
                 self._say(LOCAL_HINT)

@@ -32,7 +32,7 @@ def test_json_is_the_document_of_the_interface(cactus: Cactus) -> None:
     assert document["frames"] == 3
     assert set(document["traces"][0]) == {"type", "task", "detail", "depth", "attempt", "frame"}
     assert document["usage"]["by_role"]["solve"]["calls"] == 2
-    assert document["usage"]["by_frame"]["0"]["calls"] == 2
+    assert document["usage"]["by_frame"]["0"]["calls"] == 4  # atomize, decompose, aggregate, verify
     assert document["usage"]["repeated_calls"] == 0
     assert cactus("show", "mine", "--json").document == document
 
@@ -68,7 +68,16 @@ def test_no_accepted_answer_is_status_1(cactus: Cactus) -> None:
 @pytest.mark.parametrize("limit", [["--max-calls", "2"], ["--max-tokens", "18"], ["--max-frames", "2"]])
 def test_a_limit_is_status_3_with_what_was_found(cactus: Cactus, limit: list[str]) -> None:
     done = cactus(
-        "solve", "t", "--json", "--max-depth", "1", *limit, "--model", cactus.script(SPLIT, ANSWER, default="c")
+        "solve",
+        "t",
+        "--json",
+        "--profile",
+        "classic",
+        "--max-depth",
+        "1",
+        *limit,
+        "--model",
+        cactus.script(SPLIT, ANSWER, default="c"),
     )
     assert (done.status, done.document["status"], done.document["output"]) == (3, "limited", None)
     assert limit[0].removeprefix("--").replace("-", "_") in done.document["gaps"][0]
@@ -197,6 +206,7 @@ def test_settings_explicit_beats_file_beats_environment(cactus: Cactus, monkeypa
     monkeypatch.setenv("CACTUS_MAX_SUBTASKS", "1")
     monkeypatch.setenv("CACTUS_MAX_RETRIES", "7")
     (cactus.folder / "c.toml").write_text("max-subtasks = 2\nmax_depth = 1\n")
+    monkeypatch.setenv("CACTUS_PROFILE", "classic")
     said = cactus("bound", "--json", "--config", "c.toml").document
     assert said["frames"] == 3
     assert said["steps"] == 3 * (2 + 3 * 7)
@@ -285,7 +295,9 @@ def wait_for(path: Path, lines: int) -> None:
 def test_ctrl_c_keeps_what_was_done(cactus: Cactus, signals: list[int], calls: int) -> None:
     slow: dict[str, Any] = {"role": "solve", "latency": 2, "reply": "slow"}
     model = cactus.script(SPLIT, slow, default="c", log="calls.jsonl")
-    process = start(cactus.folder, "solve", "t", "--json", "--max-depth", "1", "--run-id", "r", "--model", model)
+    process = start(
+        cactus.folder, "solve", "t", "--json", "--profile=classic", "--max-depth=1", "--run-id=r", "--model", model
+    )
     wait_for(cactus.folder / "calls.jsonl", 1)
     time.sleep(0.3)
     for number in signals:

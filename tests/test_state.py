@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from frames.channels import append
-from frames.frame import root
+from frames.frame import result_of, root
 from frames.stack import Op, Stack, apply, fold, found_so_far
 from graph import RecursiveTaskSolver, Verdict, build, make_graph
 from graph.store import open_store
@@ -211,7 +211,10 @@ def possible(stack: Stack, size: int) -> list[Op]:
     top = stack[-1]
     ops: list[Op] = [{"op": "revise", "fields": {"phase": "verify", "answer": f"answer {size}"}}, {"op": "settle"}]
     if not top["plan"]:
-        plan = [{"id": str(number), "task": f"{top['task']}/{number}"} for number in range(size % 3 + 1)]
+        plan = [
+            {"id": str(number), "task": f"{top['task']}/{number}", "kind": None, "depends_on": []}
+            for number in range(size % 3 + 1)
+        ]
         ops += [{"op": "revise", "fields": {"plan": plan}}] * 2
     if len(top["results"]) < len(top["plan"]):
         ops += [{"op": "descend"}] * 3
@@ -276,7 +279,7 @@ def test_a_settled_answer_is_delivered_to_the_parent(ops: list[Op]) -> None:
         after = apply(stack, op)
         if op["op"] == "settle" and len(stack) > 1:
             done, parent = stack[-1], after[len(stack) - 2]
-            delivered = {"frame": done["id"], "task": done["task"], "answer": done["answer"] or ""}
+            delivered = result_of(done)
             assert parent["results"] == [*stack[-2]["results"], delivered]
             last = len(parent["results"]) == len(parent["plan"])
             assert len(after) == len(stack) - last

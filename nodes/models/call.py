@@ -2,23 +2,31 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
-from frames.errors import CactusError, CallError, TransportError
+from frames.errors import CactusError, CallError, ReplyCutError, TransportError
 from frames.text import one_line
 from nodes.models.local import LocalServer
 from nodes.models.reply import Reply, from_message, from_text
 from nodes.models.request import Request
+from nodes.models.scripted import ScriptedChatModel
 from nodes.models.transport import is_transport, retry_after, retrying, status_of
 
 PlainModel = Callable[[str], str] | Callable[[str], Awaitable[str]]
 Model = Runnable[Any, Any] | LocalServer | PlainModel
 """A model that can be called: what a ``ModelLike`` is resolved to."""
+
+_NO_SCHEMA = {400, 404, 405, 415, 422, 501}
+"""What an endpoint answers where it does not know the form that it is asked for."""
 
 _REMEDY = {
     401: "check the API key",
@@ -29,40 +37,98 @@ _REMEDY = {
 
 
 @dataclass(frozen=True)
+class Query:
+    """What a model is asked: a prompt or a conversation, the form its reply must have, and the tools it may call."""
+
+    messages: str | Sequence[BaseMessage]
+    schema: type[BaseModel] | None = None
+    tools: Sequence[BaseTool] = ()
+
+    @property
+    def text(self) -> str:
+        """All that is said, as one text."""
+        if isinstance(self.messages, str):
+            return self.messages
+        return "\n\n".join(str(message.text) for message in self.messages)
+
+
+@dataclass(frozen=True)
 class CallPolicy:
-    """How a call is made: seconds that one attempt may take, attempts in all, and who is told of a pause."""
+    """How a call is made.
+
+    ``timeout`` is the seconds that one attempt may take, ``attempts`` their number; ``on_wait`` is told the
+    seconds of a pause and the fault; ``place`` is held during an attempt; ``unstructured`` collects the ids of
+    models that took no schema.
+    """
 
     timeout: float = 600
     attempts: int = 5
-    on_wait: Callable[[float, str], None] = lambda _seconds, _reason: None
+    on_wait: Callable[[float, BaseException], None] = lambda _seconds, _fault: None
+    place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    unstructured: set[int] = field(default_factory=set[int])
 
 
-async def call(model: Model, prompt: str, request: Request, policy: CallPolicy) -> Reply:
+async def call(model: Model, query: Query, request: Request, policy: CallPolicy) -> Reply:
     """Ask ``model`` and return its reply.
 
     Raises whatever the model's client raises, once ``policy.attempts`` are used up; ``explained`` says it in
     words.
     """
-    async for attempt in retrying(policy.attempts, lambda seconds, fault: policy.on_wait(seconds, say(fault))):
+    async for attempt in retrying(policy.attempts, policy.on_wait):
         with attempt:
-            async with asyncio.timeout(policy.timeout):
-                return await _ask(model, prompt, request)
+            async with policy.place(), asyncio.timeout(policy.timeout):
+                return await _ask(model, query, request, policy)
     raise TransportError("no attempt was made")  # not reached: the loop returns or raises
 
 
-async def _ask(model: Model, prompt: str, request: Request) -> Reply:
+def calls_tools(model: Model) -> bool:
+    """Whether ``model`` can be given tools; one that cannot is told of them in its prompt."""
+    return isinstance(model, BaseChatModel) and not isinstance(model, ScriptedChatModel)
+
+
+async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy) -> Reply:
     if isinstance(model, LocalServer):
         model = await asyncio.to_thread(model.chat_model)
-    if isinstance(model, Runnable):
-        config: Any = {
-            "run_name": f"{request.role} {request.frame} attempt {request.attempt}",
-            "metadata": {"frame": request.frame, "role": request.role, "attempt": request.attempt},
-        }
-        replied: object = await cast("Any", model).ainvoke([HumanMessage(prompt)], config)
-        if isinstance(replied, BaseMessage):
-            return from_message(prompt, replied)
-        return from_text(prompt, _text(replied))
-    return from_text(prompt, _text(await run_callable(model, prompt)))
+    if not isinstance(model, Runnable):
+        return from_text(query.text, _text(await run_callable(model, query.text)))
+    config: Any = {
+        "run_name": f"{request.role} {request.frame} attempt {request.attempt}",
+        "metadata": {"frame": request.frame, "role": request.role, "attempt": request.attempt},
+    }
+    messages = [HumanMessage(query.messages)] if isinstance(query.messages, str) else list(query.messages)
+    if query.schema and isinstance(model, BaseChatModel) and id(model) not in policy.unstructured:
+        structured = await _ask_structured(model, query.schema, messages, query.text, config)
+        if structured:
+            return structured
+        policy.unstructured.add(id(model))
+    asked: Any = cast("Any", model).bind_tools(query.tools) if query.tools else model
+    replied: object = await asked.ainvoke(messages, config)
+    if isinstance(replied, BaseMessage):
+        return from_message(query.text, replied)
+    return from_text(query.text, _text(replied))
+
+
+async def _ask_structured(
+    model: BaseChatModel, schema: type[BaseModel], messages: list[BaseMessage], text: str, config: Any
+) -> Reply | None:
+    """Return the reply of a model with structured output of its own; ``None`` where it or its endpoint has none."""
+    try:
+        bound: Any = model.with_structured_output(schema, include_raw=True)
+    except NotImplementedError:
+        return None
+    # each client has exceptions of its own, so that the fault is looked at as a value
+    [given] = await asyncio.gather(bound.ainvoke(messages, config), return_exceptions=True)
+    if isinstance(given, BaseException):
+        if type(given).__name__ == "LengthFinishReasonError":  # of the openai package, which gives no message then
+            raise ReplyCutError("the model cut its reply off at its length limit") from given
+        if isinstance(given, NotImplementedError) or status_of(given) in _NO_SCHEMA:
+            return None
+        raise given
+    reply = from_message(text, given["raw"])
+    parsed = given["parsed"]
+    if parsed is None and reply.message and reply.message.tool_calls:
+        return replace(reply, parsed=dict(reply.message.tool_calls[0]["args"]))
+    return replace(reply, parsed=parsed.model_dump()) if isinstance(parsed, BaseModel) else reply
 
 
 def _text(reply: object) -> str:

@@ -17,7 +17,11 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Reply:
-    """What one model call gave. ``estimated``: the model reported no usage. ``finish``: why it stopped."""
+    """What one model call gave. ``estimated``: the model reported no usage. ``finish``: why it stopped.
+
+    ``parsed`` is the object that a model with structured output of its own gave; ``message`` what a chat model
+    said, with the tools that it calls.
+    """
 
     text: str
     input_tokens: int
@@ -25,6 +29,8 @@ class Reply:
     estimated: bool = False
     finish: str | None = None
     refusal: str | None = None
+    parsed: dict[str, Any] | None = None
+    message: AIMessage | None = None
 
 
 def from_text(prompt: str, text: str) -> Reply:
@@ -51,6 +57,7 @@ def from_message(prompt: str, message: BaseMessage) -> Reply:
         estimated=not usage,
         finish=str(finish).lower() if finish else None,
         refusal=message.additional_kwargs.get("refusal"),
+        message=message if isinstance(message, AIMessage) else None,
     )
 
 

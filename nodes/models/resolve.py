@@ -49,6 +49,7 @@ class Models:
         self._timeout = timeout
         self._report = report
         self._known: dict[str, Model] = {}
+        self.unstructured: set[int] = set()  # ids of models whose endpoint took no schema
         self._lock = threading.Lock()
 
     def resolve(self, model: ModelLike) -> Model:

@@ -11,19 +11,34 @@ from frames.errors import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RUN = [
-    click.option("--profile", type=click.Choice(["classic"]), help="Which of the published systems to follow."),
+    click.option(
+        "--profile", type=click.Choice(["roma", "classic"]), help="Which of the published systems to follow.  [roma]"
+    ),
     click.option("--max-depth", type=int, metavar="N", help="Depth at which every task is solved directly.  [5]"),
     click.option("--max-retries", type=int, metavar="N", help="Attempts per atomic task, the first included.  [2]"),
-    click.option("--max-subtasks", type=int, metavar="N", help="Most subtasks of one plan.  [no limit]"),
+    click.option("--max-subtasks", type=int, metavar="N", help="Most subtasks of one plan.  [5; classic: no limit]"),
     click.option("--max-frames", type=int, metavar="N", help="Most frames of the whole run.  [1000]"),
     click.option("--max-calls", type=int, metavar="N", help="Most model calls of the whole run.  [no limit]"),
+    click.option("--parallel", type=int, metavar="N", help="Most model calls in flight.  [8]"),
+    click.option(
+        "--on-failure",
+        type=click.Choice(["fail", "partial"]),
+        help="What a failed subtask does to its parent.  [partial; classic: fail]",
+    ),
+    click.option("--docs", metavar="FOLDER", help="Documents to search: text, Markdown, HTML, PDF."),
+    click.option("--attach", multiple=True, metavar="FILE", help="A file that the run may read; may be repeated."),
+    click.option("--tool", "tools", multiple=True, metavar="MODULE:NAME", help="A LangChain tool; may be repeated."),
     click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings: YAML, JSON or TOML."),
     click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="One setting, such as -c atomizer=llm."),
     click.option(
         "--model", metavar="PROVIDER:NAME", help="Model of every role; scripted:FILE or local.  [$CACTUS_MODEL]"
     ),
     click.option(
-        "--role-model", "role_model", multiple=True, metavar="ROLE=MODEL", help="One role's model; may be repeated."
+        "--role-model",
+        "role_model",
+        multiple=True,
+        metavar="ROLE=MODEL[,MODEL]",
+        help="One role's model, and those asked where it fails.",
     ),
     click.option("--max-tokens", type=int, metavar="N", help="Tokens after which no call is made.  [no limit]"),
     click.option("--deadline", type=float, metavar="SECONDS", help="When the run ends at the latest.  [none]"),

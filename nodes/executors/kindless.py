@@ -1,0 +1,27 @@
+"""A task without a kind: the root that was not split, or a subtask of a decomposer that names none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from nodes.asking import Asking
+from nodes.component import ModelComponent, model_calls, use
+
+
+@dataclass(frozen=True)
+class Kindless(ModelComponent):
+    """Chooses by what the run has: ``search`` for tools or documents, else ``code`` for files, else ``think``."""
+
+    kinds: Mapping[str, Any]
+
+    @property
+    @override
+    def model_calls(self) -> int:
+        return max(map(model_calls, self.kinds.values()), default=1)
+
+    async def __call__(self, task: str, /, *, ask: Asking) -> str:
+        resources = ask.context.resources
+        kind = "search" if resources.searches else "code" if resources.attaches else "think"
+        return await use(self.kinds[kind], task, ask=ask)

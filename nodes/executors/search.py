@@ -1,0 +1,115 @@
+"""Search: look things up with tools, then answer with sources (ReAct)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from typing_extensions import override
+
+from frames.errors import CallError
+from nodes.asking import Asking
+from nodes.component import ModelComponent
+from nodes.executors.reading import readers
+from nodes.executors.think import Think, conclusion
+from nodes.models.call import Query
+from nodes.models.resolve import ModelLike
+from nodes.prompt import render
+from nodes.structured import objects, without_reasoning
+
+if TYPE_CHECKING:
+    from nodes.tools.docs import Passage
+
+_ACTION = re.compile(r"^[ \t]*Action:[ \t]*[`\"']?([\w.-]+)[`\"']?.*$", re.MULTILINE)
+_INPUT = re.compile(r"^[ \t]*Action Input:[ \t]*", re.MULTILINE)
+_FINAL = re.compile(r"^[ \t]*Final Answer:[ \t]*", re.MULTILINE | re.IGNORECASE)
+_SOURCE = re.compile(r"\[source: ([^\]\n]+)\]")
+
+LAST = "This is your last reply: no tool is run any more. Answer now from what you have, and say what is missing."
+
+
+@dataclass(frozen=True)
+class Search(ModelComponent):
+    """Asks a model that may call tools, at most ``max_steps`` times; without tools it is asked to reason.
+
+    Where documents are given, those that fit the task best are in the first prompt already, so that a model that
+    calls no tool has something to go by.
+    """
+
+    model: ModelLike | None = None
+    max_steps: int = 6
+
+    @property
+    @override
+    def model_calls(self) -> int:
+        """Model calls that one use makes at most."""
+        return self.max_steps
+
+    async def __call__(self, task: str, /, *, ask: Asking) -> str:
+        tools = [*await ask.context.resources.tools(), *await readers(ask)]
+        if not tools:
+            return await Think(self.model)(task, ask=ask)
+        passages = await _passages(ask)
+        native = await ask.tools_for(self.model)
+        prompt = render("roma/search", task=task, passages=passages, tools=tools, native=native, steps=self.max_steps)
+        said: list[BaseMessage] = [HumanMessage(prompt)]
+        seen = [passage.source for passage in passages]
+        for left in reversed(range(self.max_steps)):
+            query = Query([*said, HumanMessage(LAST)] if not left else said, tools=tools if native and left else ())
+            reply = await ask.reply(query, model=self.model)
+            calls = _calls(reply.message, reply.text)
+            if not calls or not left:
+                return _with_sources(_answer(reply.text), seen)
+            said.append(reply.message if native and reply.message else AIMessage(reply.text))
+            for call in calls:
+                text = await ask.use_tool(_named(tools, call["name"]), call["name"], call["args"])
+                seen += _SOURCE.findall(text)
+                said.append(ToolMessage(text, tool_call_id=call["id"]) if call["id"] else _observed(text, left))
+        raise CallError("no step was made")  # not reached: the last step answers
+
+
+async def _passages(ask: Asking) -> "list[Passage]":
+    index = await ask.context.resources.documents()
+    return await ask.off_loop(index.search, ask.frame["task"]) if index else []
+
+
+def _observed(text: str, left: int) -> HumanMessage:
+    return HumanMessage(f"Observation: {text}\n\n({left} replies left.)")
+
+
+def _calls(message: AIMessage | None, text: str) -> list[dict[str, Any]]:
+    """Return the tools that a reply calls, by the model's own means or in words: name, arguments and id."""
+    if message and message.tool_calls:
+        return [{"name": call["name"], "args": call["args"], "id": call["id"]} for call in message.tool_calls]
+    text = without_reasoning(text)
+    action = _ACTION.search(text)
+    if not action or ((final := _FINAL.search(text)) and final.start() < action.start()):
+        return []
+    after = text[action.end() :]
+    given = _INPUT.search(after)
+    return [{"name": action[1], "args": _arguments(after[given.end() :] if given else ""), "id": None}]
+
+
+def _arguments(text: str) -> Any:
+    found = next(objects(text), None)
+    return text.strip().partition("\n")[0].strip().strip("\"'`") if found is None else found
+
+
+def _named(tools: Sequence[BaseTool], name: str) -> BaseTool | None:
+    return next((tool for tool in tools if tool.name == name), None)
+
+
+def _answer(text: str) -> str:
+    text = without_reasoning(text) or text.strip()
+    final = _FINAL.search(text)
+    return conclusion(text[final.end() :] if final else text)
+
+
+def _with_sources(answer: str, seen: Sequence[str]) -> str:
+    """Return ``answer`` with the documents it had before it, where it names none of them."""
+    sources = list(dict.fromkeys(seen))
+    if not sources or any(source in answer for source in sources):
+        return answer
+    return f"{answer}\n\nSources read: {', '.join(f'[source: {source}]' for source in sources[:5])}"

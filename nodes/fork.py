@@ -1,0 +1,208 @@
+"""Fork: work on a task's subtasks side by side, each as soon as those it depends on are done.
+
+Supersteps are barriers, so each child runs in a LangGraph task of its own: it waits for its predecessors and then
+runs the machine as a subgraph, which checkpoints, streams and interrupts through the parent. LangGraph matches saved
+results to children by the order in which the tasks are started, which is the plan's own (``frames.plan.order``).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
+from langgraph.func import task
+from langgraph.types import Interrupt
+from typing_extensions import TypedDict
+
+from frames.frame import ChildResult, Frame, child, child_id, result_of
+from frames.plan import order
+from frames.stack import with_result
+from frames.state import SCHEMA, Call, Status
+from frames.trace import Trace
+from nodes.artifacts import keep_large
+from nodes.context import Context
+from nodes.shared import Shared
+from nodes.step import Step, Update, node
+
+RunBranch = Callable[[dict[str, Any], dict[str, Any], Context], Awaitable[dict[str, Any]]]
+"""Runs the machine on a branch: input, config and context in, the branch's last state out."""
+
+
+class Branch(TypedDict):
+    """What a branch gives: its frame's result, how it ended, and its part of the run's account.
+
+    ``found`` are the answers within it where it ended at a limit.
+    """
+
+    result: ChildResult
+    status: Status
+    found: list[ChildResult]
+    gaps: list[str]
+    notes: list[str]
+    traces: list[Trace]
+    calls: list[Call]
+    frames: int
+
+
+class _Fork:
+    """One fork at work: its frame, what its branches have given so far, and whether they are to stop."""
+
+    def __init__(self, step: Step, run_branch: RunBranch) -> None:
+        self.step, self.run_branch = step, run_branch
+        self.parent = step.frame
+        self.context = step.context if step.context.shared else step.context.sharing(_shared(step))
+        self.stop = asyncio.Event()
+        self.done: dict[str, asyncio.Future[Branch]] = {}
+        self.interrupts: list[Interrupt] = []
+        self.config = {"recursion_limit": get_config()["recursion_limit"]}
+
+    @property
+    def shared(self) -> Shared:
+        assert self.context.shared  # noqa: S101  # set when it was made
+        return self.context.shared
+
+    async def run(self) -> list[Branch]:
+        """Return what the branches gave, those that ended in the plan's order."""
+        plan = self.parent["plan"]
+        for index in order(plan):
+            subtask = plan[index]
+            before = [self.done[name] for name in subtask["depends_on"]]
+            self.done[subtask["id"]] = self._start(index, before)
+        await asyncio.gather(*map(self._heeded, self.done.values()))
+        futures = [self.done[subtask["id"]] for subtask in plan]
+        self._raise(futures)
+        return [future.result() for future in futures]
+
+    def _start(self, index: int, before: Sequence["asyncio.Future[Branch]"]) -> "asyncio.Future[Branch]":
+        @task(name=f"branch {child_id(self.parent, index)}")
+        async def branch(_frame: str) -> Branch:  # the argument names the branch in traces
+            results = [await asyncio.shield(future) for future in before]
+            return await self._work(index, results)
+
+        started: Any = branch(child_id(self.parent, index))
+        return started
+
+    async def _heeded(self, future: "asyncio.Future[Branch]") -> None:
+        """Wait for a branch and count it; where its failure fails the fork, stop the others."""
+        await asyncio.wait([future])
+        if future.cancelled() or future.exception():
+            return
+        branch = future.result()
+        self.shared.enter(branch["result"]["frame"], branch["calls"], branch["frames"])
+        if branch["status"] == "failed" and self.context.on_failure == "fail":
+            self.stop.set()
+
+    async def _work(self, index: int, before: Sequence[Branch]) -> Branch:
+        parent = self.parent
+        for branch in before:
+            parent = with_result(parent, branch["result"])
+        frame = child(parent, index)
+        if self.stop.is_set() or self.shared.reached:
+            return _ended(result_of(frame, failed="not begun"), "cancelled")
+        doomed = next((result for result in parent["results"] if result["frame"] == frame["id"]), None)
+        if doomed:
+            return _ended(doomed, "failed", gaps=[f"{frame['id']}: {doomed['failed']}"])
+        self.step.announce(frame)
+        run = asyncio.ensure_future(self._run(frame))
+        stopped = asyncio.ensure_future(self.stop.wait())
+        try:
+            await asyncio.wait([run, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if run.done():
+                return run.result()
+        except GraphInterrupt as interrupt:
+            self.interrupts += interrupt.args[0]
+            raise GraphInterrupt(()) from None  # the fork raises them all, each once
+        finally:
+            stopped.cancel()
+            run.cancel()
+            await asyncio.wait([run])
+        calls = self.shared.made_below(frame["id"])
+        return _ended(result_of(frame, failed="cancelled, for a sibling failed"), "cancelled", calls=calls)
+
+    async def _run(self, frame: Frame) -> Branch:
+        step = self.step
+        start = {
+            "task": frame["task"],
+            "stack": [{"op": "push", "frame": frame}],
+            "schema": SCHEMA,
+            "started": step.started,
+            "above": step.lineage,
+            "status": None,
+            "found": [],
+            "frames": 0,
+        }
+        state = await self.run_branch(start, self.config, self.context)
+        ended = Frame({**frame, "answer": state["output"], "attempt": _attempts(frame, state["traces"])})
+        failed = None if state["success"] else _why(frame, state["gaps"])
+        kept = None if failed else await keep_large(step.artifacts, ended, self.context.inline_chars)
+        return _ended(
+            result_of(ended, failed=failed, kept=kept),
+            state["status"],
+            found=state["found"],
+            **{name: state[name] for name in ("gaps", "notes", "traces", "calls", "frames")},
+        )
+
+    def _raise(self, futures: Sequence["asyncio.Future[Branch]"]) -> None:
+        """Raise what branches ended with instead of a result: a drain or a fault first, else all that they ask."""
+        faults = [fault for future in futures if (fault := future.exception())]
+        other = next((fault for fault in faults if not isinstance(fault, GraphInterrupt)), None)
+        if other:
+            raise other
+        if faults:
+            raise GraphInterrupt(tuple(self.interrupts))
+
+
+def forking(run_branch: RunBranch) -> Any:
+    """Return the node that works on subtasks side by side, each by ``run_branch``."""
+
+    @node("fork", bounded=False)  # its branches keep to the deadline, and what they found is kept
+    async def fork(step: Step) -> Update:
+        """Work on the frame's subtasks side by side, and send their results to ``aggregate``."""
+        work = _Fork(step, run_branch)
+        return _joined(step, await work.run())
+
+    return fork
+
+
+def _joined(step: Step, branches: Sequence[Branch]) -> Update:
+    """Return the update that takes in what the branches gave."""
+    results = [branch["result"] for branch in branches]
+    account: dict[str, Any] = {
+        name: [entry for branch in branches for entry in branch[name]] for name in ("gaps", "traces", "notes", "calls")
+    }
+    account["frames"] = step.frames + sum(branch["frames"] for branch in branches)
+    answered = [result for result in results if not result["failed"]]
+    if any(branch["status"] == "limited" for branch in branches):
+        found = [
+            result
+            for branch in branches
+            for result in (branch["found"] if branch["result"]["failed"] else [branch["result"]])
+        ]
+        return step.halt("limited", found=found, **account)
+    if len(answered) < len(results) and step.context.on_failure == "fail":
+        return step.halt("failed", found=answered, **account)
+    if not answered:
+        return step.fail(f"{step.frame['id']}: none of its subtasks has an answer", **account)
+    return step.update({"op": "deliver", "results": results}, **account)
+
+
+def _ended(result: ChildResult, status: Status, **account: Any) -> Branch:
+    blank = Branch(result=result, status=status, found=[], gaps=[], notes=[], traces=[], calls=[], frames=0)
+    return Branch(**{**blank, **account})
+
+
+def _attempts(frame: Frame, traces: Sequence[Trace]) -> int:
+    return max((entry["attempt"] for entry in traces if entry["frame"] == frame["id"]), default=1) or 1
+
+
+def _why(frame: Frame, gaps: Sequence[str]) -> str:
+    """Return why a branch has no answer: what its own frame says, or else its last word."""
+    own = [gap.partition(": ")[2] for gap in gaps if gap.startswith(f"{frame['id']}: ")]
+    return (own or list(gaps) or ["it gave no answer"])[-1]
+
+
+def _shared(step: Step) -> Shared:
+    shared = Shared(step.context.parallel)
+    shared.enter(step.path[0]["id"], step.ask.before, step.frames)
+    return shared

@@ -1,0 +1,122 @@
+"""What executors reach the world by: tools, documents, attached files and the sandbox, opened when first used."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from langchain_core.tools import BaseTool
+
+from frames.errors import UsageError
+from nodes.artifacts import Artifact, Artifacts
+from nodes.settings import Settings
+
+if TYPE_CHECKING:
+    from nodes.sandbox.run import Sandbox
+    from nodes.tools.docs import DocumentIndex
+    from nodes.tools.mcp import McpSessions
+
+
+class Resources:
+    """The resources that ``settings`` name; ``tools`` are further ones, as objects. ``close`` ends them."""
+
+    def __init__(self, settings: Settings, tools: tuple[BaseTool, ...] = ()) -> None:
+        self._settings = settings
+        self._given = tools
+        self._lock = asyncio.Lock()
+        self._tools: list[BaseTool] | None = None
+        self._attached: list[Artifact] | None = None
+        self._index: DocumentIndex | None = None
+        self._mcp: McpSessions | None = None
+        self._sandbox: Sandbox | None = None
+
+    @property
+    def searches(self) -> bool:
+        """Whether there is anything to search with."""
+        return bool(self._settings.docs or self._settings.tools or self._settings.mcp_servers or self._given)
+
+    @property
+    def attaches(self) -> bool:
+        """Whether the user gave files to work on."""
+        return bool(self._settings.attach)
+
+    async def open(self) -> None:
+        """Open what a run would open on the way, so that a wrong name is refused before anything is spent.
+
+        Raises:
+            UsageError: a tool, server, folder or file that is not there; the message names it.
+        """
+        await self.tools()
+        await asyncio.to_thread(_check_files, self._settings.attach)
+
+    async def tools(self) -> list[BaseTool]:
+        """Return the tools: those given as objects, by name, by MCP server, and the search over documents."""
+        async with self._lock:
+            if self._tools is None:
+                self._tools = await self._open_tools()
+            return self._tools
+
+    async def documents(self) -> "DocumentIndex | None":
+        """Return the index of the documents; ``None`` where none are given."""
+        await self.tools()
+        return self._index
+
+    async def attached(self, artifacts: Artifacts) -> list[Artifact]:
+        """Return the attached files, kept as artifacts when first asked for."""
+        async with self._lock:
+            if self._attached is None:
+                files = [Path(name) for name in self._settings.attach]
+                contents = [await asyncio.to_thread(file.read_bytes) for file in files]
+                pairs = zip(files, contents, strict=True)
+                self._attached = [await artifacts.put(content, file.name, "0") for file, content in pairs]
+            return self._attached
+
+    def sandbox(self) -> "Sandbox":
+        """Return the sandbox that programs run in."""
+        if self._sandbox is None:
+            from nodes.sandbox.run import SandboxLimits, default_sandbox
+
+            self._sandbox = default_sandbox(SandboxLimits(seconds=self._settings.code_seconds))
+        return self._sandbox
+
+    async def close(self) -> None:
+        """End the sessions with MCP servers and close the index."""
+        if self._mcp:
+            await self._mcp.close()
+        if self._index:
+            self._index.close()
+
+    async def _open_tools(self) -> list[BaseTool]:
+        tools = list(self._given)
+        if self._settings.docs:
+            from nodes.tools.docs import DocumentIndex, document_tools
+
+            self._index = await asyncio.to_thread(DocumentIndex.build, Path(self._settings.docs))
+            tools += document_tools(self._index)
+        if self._settings.tools:
+            from nodes.tools.load import load_tools
+
+            tools += await asyncio.to_thread(load_tools, self._settings.tools)
+        if self._settings.mcp_servers:
+            from nodes.tools.mcp import McpSessions
+
+            self._mcp = McpSessions(self._settings.mcp_servers)
+            tools += await self._mcp.tools()
+        _refuse_doubles(tools)
+        return tools
+
+
+def _check_files(names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not Path(name).is_file():
+            raise UsageError(f"there is no file {name} to attach")
+        if Path(name).name in seen:
+            raise UsageError(f"two attached files are called {Path(name).name}: rename one")
+        seen.add(Path(name).name)
+
+
+def _refuse_doubles(tools: list[BaseTool]) -> None:
+    names = [tool.name for tool in tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two tools are called {name!r}: a model could not tell them apart; rename one")
