@@ -63,8 +63,8 @@ def _subtask(entry: Any, index: int) -> Subtask:
         raise PlanError(f"subtask {name!r} is blank")
     if kind is not None and str(kind).lower() not in KINDS:
         raise PlanError(f"subtask {name!r} is of the kind {kind!r}; kinds are {', '.join(KINDS)}")
-    needs = fields.get("depends_on") or []
-    needed = [needs] if isinstance(needs, str | int) else needs
+    needs: Any = fields.get("depends_on") or []
+    needed: Any = [needs] if isinstance(needs, str | int) else needs
     if not isinstance(needed, list | tuple):
         raise PlanError(f"depends_on of subtask {name!r} is no list of ids")
     ids = list(dict.fromkeys(clean(str(other)) for other in cast("Sequence[Any]", needed)))

@@ -38,7 +38,7 @@ async def run(
     unfinished: Status = "interrupted"
     async with _ready(context) as ready:
         try:
-            async for _, event in graph.astream(
+            stream: Any = graph.astream(
                 _input(task),
                 _config(context, run_id),
                 context=ready,
@@ -46,7 +46,8 @@ async def run(
                 subgraphs=True,  # a fork's branches
                 durability="sync",
                 control=control,
-            ):
+            )
+            async for _, event in stream:
                 yield event
         except GraphDrained:
             unfinished = "cancelled"

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -130,10 +130,7 @@ class RecursiveTaskSolver:
         parts = profiles.components(context, executors)
         given = {"atomizer": atomizer, "decomposer": decomposer, "aggregator": aggregator, "verifier": verifier}
         parts = replace(parts, **{name: component for name, component in given.items() if component is not None})
-        models = {
-            role: list(named) if isinstance(named, list | tuple) else [named]
-            for role, named in (role_models or {}).items()
-        }
+        models = {role: _listed(named) for role, named in (role_models or {}).items()}
         if model is not None:
             models[""] = [model]
         solver = cls.__new__(cls)
@@ -182,6 +179,10 @@ def _check_functions(**components: object) -> None:
     for name, component in components.items():
         if component is not None and not callable(component):
             raise UsageError(f"{name} must be a function, not {type(component).__name__}")
+
+
+def _listed(named: ModelLike | Sequence[ModelLike]) -> list[ModelLike]:
+    return list(cast("Sequence[ModelLike]", named)) if isinstance(named, list | tuple) else [cast("ModelLike", named)]
 
 
 def _resolve_models(context: Context) -> None:

@@ -8,7 +8,7 @@ from frames import trace
 from frames.errors import ReplyCutError
 from frames.frame import ChildResult, place
 from frames.text import estimate_tokens
-from nodes.asking import Asking
+from nodes.asking import within_run
 from nodes.component import Ask, ModelComponent, ask_directly, use
 from nodes.condense import condensed
 from nodes.models.resolve import ModelLike
@@ -45,14 +45,15 @@ class Synthesizer(ModelComponent):
 
     model: ModelLike | None = None
 
-    async def __call__(self, task: str, results: Sequence[ChildResult], /, *, ask: Asking) -> str:
-        settings, frame = ask.context, ask.frame
+    async def __call__(self, task: str, results: Sequence[ChildResult], /, *, ask: Ask = ask_directly) -> str:
+        work = within_run(ask)
+        settings, frame = work.context, work.frame
         answered = [result for result in results if not result["failed"]]
         missing = [result for result in results if result["failed"]]
         tokens = settings.answer_tokens if frame["depth"] else None
         about = {"task": task, "missing": missing, "tokens": tokens, "feedback": frame["feedback"]}
         room = settings.window - estimate_tokens(render("roma/aggregate", results=[_EMPTY], **about)) - (tokens or 1000)
-        fitting = await condensed(task, answered, room, ask, self.model)
+        fitting = await condensed(task, answered, room, work, self.model)
         return without_reasoning(await ask(render("roma/aggregate", results=fitting, **about), model=self.model))
 
 

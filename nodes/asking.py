@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 from langchain_core.tools import BaseTool
 
@@ -13,6 +13,7 @@ from frames.frame import Frame
 from frames.state import Call
 from frames.text import clean, one_line
 from nodes.artifacts import Artifacts
+from nodes.component import Ask, ComponentError
 from nodes.models.call import CallPolicy, Model, Query, call, calls_tools, explained, say
 from nodes.models.reply import Reply, answer
 from nodes.models.request import Request
@@ -81,8 +82,7 @@ class Asking:
         else:
             from nodes.tools.load import run_tool
 
-            given = {str(key): value for key, value in arguments.items()} if isinstance(arguments, dict) else arguments
-            ok, text = await run_tool(tool, _by_name(tool, given), self.context.tool_timeout)
+            ok, text = await run_tool(tool, _by_name(tool, arguments), self.context.tool_timeout)
         self._tell_tool(name, arguments, ok, before)
         return clean(text)
 
@@ -190,9 +190,22 @@ class Asking:
         self.emit({"event": "call", **made, "seconds": seconds})
 
 
+def within_run(ask: Ask) -> Asking:
+    """Return ``ask`` as that of a run, which has tools, files and limits.
+
+    Raises:
+        ComponentError: the component was called by hand.
+    """
+    if not isinstance(ask, Asking):
+        raise ComponentError("this component needs a run around it: its tools, files and settings; use it in a solver")
+    return ask
+
+
 def _by_name(tool: BaseTool, given: Any) -> dict[str, Any]:
     """Return arguments by name; a bare text is the tool's first argument."""
-    return given if isinstance(given, dict) else {next(iter(tool.args), "input"): given}  # type: ignore[return-value]
+    if isinstance(given, dict):
+        return {str(key): value for key, value in cast("dict[Any, Any]", given).items()}
+    return {next(iter(tool.args), "input"): given}
 
 
 def _is_models(fault: BaseException) -> TypeGuard[Exception]:

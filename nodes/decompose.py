@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from typing_extensions import override
 
@@ -96,10 +96,8 @@ def read_plan(reply: Reply) -> Subtasks:
     """
     found = read_object(reply, "subtasks")
     if found is not None:
-        entries: Any = found.get("subtasks")
-        if entries is None or (isinstance(entries, list) and not any(entries)):
-            return []
-        return entries
+        entries: Any = found.get("subtasks") or []
+        return [] if isinstance(entries, list) and not any(cast("list[Any]", entries)) else cast("Subtasks", entries)
     listed = read_list(reply)
     if listed is not None:
         return listed

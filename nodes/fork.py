@@ -7,7 +7,7 @@ results to children by the order in which the tasks are started, which is the pl
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
@@ -55,7 +55,7 @@ class _Fork:
         self.stop = asyncio.Event()
         self.done: dict[str, asyncio.Future[Branch]] = {}
         self.interrupts: list[Interrupt] = []
-        self.config = {"recursion_limit": get_config()["recursion_limit"]}
+        self.config = {"recursion_limit": get_config().get("recursion_limit", 10_000)}
 
     @property
     def shared(self) -> Shared:
@@ -189,7 +189,7 @@ def _joined(step: Step, branches: Sequence[Branch]) -> Update:
 
 def _ended(result: ChildResult, status: Status, **account: Any) -> Branch:
     blank = Branch(result=result, status=status, found=[], gaps=[], notes=[], traces=[], calls=[], frames=0)
-    return Branch(**{**blank, **account})
+    return cast("Branch", {**blank, **account})
 
 
 def _attempts(frame: Frame, traces: Sequence[Trace]) -> int:

@@ -132,6 +132,10 @@ def plain_line(event: Mapping[str, Any]) -> str | None:
             return f"{frame} {event['role']}{attempt}"
         case "verdict" if not event["accepted"]:
             return f"{frame} rejected: {printable(event['feedback'])}"
+        case "tool":
+            return f"{frame} {printable(event['tool'], 40)} {printable(event['arguments'], 80)}" + (
+                "" if event["ok"] else " failed"
+            )
         case "wait":
             return f"{frame} waiting {event['seconds']:.1f} s: {printable(event['reason'])}"
         case "done":
@@ -183,12 +187,13 @@ class Picture:
         if task is not None:
             return Text(f"{_indent(frame, width)}· {frame} {printable(task)}", "dim")
         node = self._tree.nodes[frame]
-        working = frame == self._tree.active and node.state == "running" and not self.ended
+        working = frame in self._tree.working and node.state == "running" and not self.ended
         mark, colour = _MARKS[node.state]
         head = self._spinner.render(console.get_time()) if working else None
         line = Text(_indent(frame, width)).append_text(head if isinstance(head, Text) else Text(mark, colour))
         line.append(f" {frame} ", "bold red" if node.state == "failed" else "bold")
-        title = Text(printable(node.task), "red" if node.state == "failed" else "")
+        title = Text(f"{node.kind}  " if node.kind else "", "magenta")
+        title.append(printable(node.task), "red" if node.state == "failed" else "")
         return beside(line, title, self._about(node, working=working), width)
 
     def _about(self, node: Node, *, working: bool) -> Text:
@@ -196,7 +201,8 @@ class Picture:
         about = Text()
         if working:
             attempt = f" attempt {node.attempt}" if node.attempt > 1 else ""
-            about.append(f"  {node.role}{attempt} {self._clock() - node.began:.0f} s", "cyan")
+            tool = f" · {printable(node.tool, 30)}" if node.tool else ""
+            about.append(f"  {node.role}{attempt}{tool} {self._clock() - node.began:.0f} s", "cyan")
         if node.note:
             about.append(f"  {printable(node.note)}", "red" if node.state == "failed" else "yellow")
         elif node.state == "done" and node.answer:

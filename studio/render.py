@@ -25,11 +25,16 @@ def print_result(document: Mapping[str, Any], console: Console) -> None:
         _print_row(console, line)
     _print_section(console, "notes", document.get("notes", []))
     _print_section(console, "gaps", document["gaps"])
+    _print_section(console, "artifacts", [_artifact(artifact) for artifact in document.get("artifacts", [])])
     for title in ("output", "partial"):
         if document.get(title):
             _print(console, Text(f"\n{'answer' if title == 'output' else 'found so far'}", "dim"))
             _print(console, Text(_kept(document[title])))
     _print(console, _cost(document))
+
+
+def _artifact(artifact: Mapping[str, Any]) -> str:
+    return f"{artifact['id']}  {artifact['name']}  {artifact['size']} bytes  of {artifact['frame']}"
 
 
 def print_runs(rows: Sequence[Mapping[str, Any]], console: Console) -> None:

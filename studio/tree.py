@@ -9,7 +9,10 @@ from frames.text import one_line
 
 @dataclass
 class Node:
-    """One frame. ``state`` is running, done or failed; ``planned`` are the texts of its subtasks."""
+    """One frame. ``state`` is running, done or failed; ``planned`` are the texts of its subtasks.
+
+    ``tool`` is the one used last in the step under way.
+    """
 
     id: str
     task: str
@@ -20,16 +23,19 @@ class Node:
     attempt: int = 1
     answer: str | None = None
     note: str | None = None
+    kind: str | None = None
+    tool: str | None = None
     planned: list[str] = field(default_factory=list[str])
     children: list[str] = field(default_factory=list[str])
 
 
 @dataclass
 class Tree:
-    """The frames so far, the one being worked on (``active``), and the counts."""
+    """The frames so far, those being worked on (``working``; ``active`` is the latest), and the counts."""
 
     nodes: dict[str, Node] = field(default_factory=dict[str, Node])
     active: str | None = None
+    working: set[str] = field(default_factory=set[str])
     done: int = 0
     calls: int = 0
     tokens: int = 0
@@ -41,11 +47,11 @@ class Tree:
             handler(event, now)
 
     def path(self) -> list[str]:
-        """Return the ids from the root to the active frame."""
-        if self.active is None:
-            return []
-        parts = self.active.split(".")
-        return [".".join(parts[: depth + 1]) for depth in range(len(parts))]
+        """Return the ids from the root to each frame that is worked on, or was last, in the order of the tree."""
+        ends = self.working or {self.active} - {None}
+        split = [end.split(".") for end in ends if end]
+        ids = {tuple(parts[: depth + 1]) for parts in split for depth in range(len(parts))}
+        return [".".join(parts) for parts in sorted(ids, key=lambda parts: [int(part) for part in parts])]
 
     def pending(self, frame: str) -> list[tuple[str, str]]:
         """Return the id and the task of each planned subtask of ``frame`` that has not begun."""
@@ -64,16 +70,17 @@ class Tree:
 
     def _on_frame(self, event: Mapping[str, Any], now: float) -> None:
         node = self._node(event["frame"], now)
-        node.task, node.began = event["task"], now
-        self.active = event["frame"]
+        node.task, node.began, node.kind = event["task"], now, event.get("kind")
+        self._work_on(event["frame"])
 
     def _on_step(self, event: Mapping[str, Any], now: float) -> None:
-        self.active = event["frame"]
+        self._work_on(event["frame"])
         node = self._node(event["frame"], now)
-        node.role, node.attempt, node.began = event["role"], event["attempt"], now
+        node.role, node.attempt, node.began, node.tool = event["role"], event["attempt"], now, None
 
     def _on_plan(self, event: Mapping[str, Any], now: float) -> None:
         self._node(event["frame"], now).planned = list(event["subtasks"])
+        self.working.discard(event["frame"])
 
     def _on_plan_refused(self, event: Mapping[str, Any], now: float) -> None:
         self._node(event["frame"], now).note = f"plan refused: {event['reason']}"
@@ -96,7 +103,16 @@ class Tree:
         if node.note and node.note.startswith("waiting"):
             node.note = None
 
+    def _on_tool(self, event: Mapping[str, Any], now: float) -> None:
+        failed = "" if event["ok"] else " failed"
+        self._node(event["frame"], now).tool = f"{event['tool']}{failed}"
+
     def _on_done(self, event: Mapping[str, Any], now: float) -> None:
         node = self._node(event["frame"], now)
         node.state = "done" if event["success"] else "failed"
         self.done += 1
+        self.working.discard(event["frame"])
+
+    def _work_on(self, frame: str) -> None:
+        self.active = frame
+        self.working.add(frame)

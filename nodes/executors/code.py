@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from frames.errors import CallError
 from nodes.artifacts import Artifact, described
-from nodes.asking import Asking
-from nodes.component import ModelComponent
+from nodes.asking import Asking, within_run
+from nodes.component import Ask, ModelComponent, ask_directly
 from nodes.executors.reading import granted
 from nodes.executors.think import conclusion
 from nodes.models.call import Query
@@ -40,27 +40,28 @@ class Code(ModelComponent):
         """Model calls that one use makes at most."""
         return self.max_steps
 
-    async def __call__(self, task: str, /, *, ask: Asking) -> str:
-        artifacts = await granted(ask)
-        files = {artifact["name"]: await _content(ask, artifact) for artifact in artifacts}
+    async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
+        work = within_run(ask)
+        artifacts = await granted(work)
+        files = {artifact["name"]: await _content(work, artifact) for artifact in artifacts}
         given = dict(files)
         prompt = render("roma/code", task=task, files=artifacts, steps=self.max_steps)
         said: list[BaseMessage] = [HumanMessage(prompt)]
         last: tuple[str, Ran] | None = None
         for left in reversed(range(self.max_steps)):
             query = Query([*said, HumanMessage(LAST)] if not left and self.max_steps > 1 else said)
-            text = (await ask.reply(query, model=self.model)).text
+            text = (await work.reply(query, model=self.model)).text
             program = _program(text)
             if program is None:
-                return await _with_files(ask, conclusion(text), files, given)
+                return await _with_files(work, conclusion(text), files, given)
             if last and last[0] == program and not last[1].error:
-                return await _with_files(ask, last[1].output.strip() or text, files, given)
-            ran = await ask.run_code(program, files)
+                return await _with_files(work, last[1].output.strip() or text, files, given)
+            ran = await work.run_code(program, files)
             files |= ran.files
             last = (program, ran)
             said += [AIMessage(text), HumanMessage(_shown(ran, left))]
         if last and not last[1].error and last[1].output.strip():
-            return await _with_files(ask, last[1].output.strip(), files, given)
+            return await _with_files(work, last[1].output.strip(), files, given)
         why = (
             f"its last program failed: {last[1].error}"
             if last and last[1].error

@@ -6,8 +6,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from nodes.asking import Asking
-from nodes.component import ModelComponent, model_calls, use
+from nodes.asking import within_run
+from nodes.component import Ask, ModelComponent, ask_directly, model_calls, use
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Kindless(ModelComponent):
     def model_calls(self) -> int:
         return max(map(model_calls, self.kinds.values()), default=1)
 
-    async def __call__(self, task: str, /, *, ask: Asking) -> str:
-        resources = ask.context.resources
+    async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
+        work = within_run(ask)
+        resources = work.context.resources
         kind = "search" if resources.searches else "code" if resources.attaches else "think"
-        return await use(self.kinds[kind], task, ask=ask)
+        return await use(self.kinds[kind], task, ask=work)

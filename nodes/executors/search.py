@@ -10,8 +10,8 @@ from langchain_core.tools import BaseTool
 from typing_extensions import override
 
 from frames.errors import CallError
-from nodes.asking import Asking
-from nodes.component import ModelComponent
+from nodes.asking import Asking, within_run
+from nodes.component import Ask, ModelComponent, ask_directly
 from nodes.executors.reading import readers
 from nodes.executors.think import Think, conclusion
 from nodes.models.call import Query
@@ -47,24 +47,25 @@ class Search(ModelComponent):
         """Model calls that one use makes at most."""
         return self.max_steps
 
-    async def __call__(self, task: str, /, *, ask: Asking) -> str:
-        tools = [*await ask.context.resources.tools(), *await readers(ask)]
+    async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
+        work = within_run(ask)
+        tools = [*await work.context.resources.tools(), *await readers(work)]
         if not tools:
-            return await Think(self.model)(task, ask=ask)
-        passages = await _passages(ask)
-        native = await ask.tools_for(self.model)
+            return await Think(self.model)(task, ask=work)
+        passages = await _passages(work)
+        native = await work.tools_for(self.model)
         prompt = render("roma/search", task=task, passages=passages, tools=tools, native=native, steps=self.max_steps)
         said: list[BaseMessage] = [HumanMessage(prompt)]
         seen = [passage.source for passage in passages]
         for left in reversed(range(self.max_steps)):
             query = Query([*said, HumanMessage(LAST)] if not left else said, tools=tools if native and left else ())
-            reply = await ask.reply(query, model=self.model)
+            reply = await work.reply(query, model=self.model)
             calls = _calls(reply.message, reply.text)
             if not calls or not left:
                 return _with_sources(_answer(reply.text), seen)
             said.append(reply.message if native and reply.message else AIMessage(reply.text))
             for call in calls:
-                text = await ask.use_tool(_named(tools, call["name"]), call["name"], call["args"])
+                text = await work.use_tool(_named(tools, call["name"]), call["name"], call["args"])
                 seen += _SOURCE.findall(text)
                 said.append(ToolMessage(text, tool_call_id=call["id"]) if call["id"] else _observed(text, left))
         raise CallError("no step was made")  # not reached: the last step answers

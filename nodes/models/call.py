@@ -95,17 +95,25 @@ async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy)
         "run_name": f"{request.role} {request.frame} attempt {request.attempt}",
         "metadata": {"frame": request.frame, "role": request.role, "attempt": request.attempt},
     }
-    messages = [HumanMessage(query.messages)] if isinstance(query.messages, str) else list(query.messages)
+    messages: list[BaseMessage] = (
+        [HumanMessage(query.messages)] if isinstance(query.messages, str) else list(query.messages)
+    )
     if query.schema and isinstance(model, BaseChatModel) and id(model) not in policy.unstructured:
         structured = await _ask_structured(model, query.schema, messages, query.text, config)
         if structured:
             return structured
         policy.unstructured.add(id(model))
-    asked: Any = cast("Any", model).bind_tools(query.tools) if query.tools else model
+    chat = cast("Any", model)
+    asked: Any = chat.bind_tools(query.tools) if query.tools else chat
     replied: object = await asked.ainvoke(messages, config)
     if isinstance(replied, BaseMessage):
         return from_message(query.text, replied)
     return from_text(query.text, _text(replied))
+
+
+async def _outcome(work: Awaitable[Any]) -> Any:
+    """Return what ``work`` gives, or the exception it raises."""
+    return (await asyncio.gather(work, return_exceptions=True))[0]
 
 
 async def _ask_structured(
@@ -117,7 +125,7 @@ async def _ask_structured(
     except NotImplementedError:
         return None
     # each client has exceptions of its own, so that the fault is looked at as a value
-    [given] = await asyncio.gather(bound.ainvoke(messages, config), return_exceptions=True)
+    given = await _outcome(bound.ainvoke(messages, config))
     if isinstance(given, BaseException):
         if type(given).__name__ == "LengthFinishReasonError":  # of the openai package, which gives no message then
             raise ReplyCutError("the model cut its reply off at its length limit") from given

@@ -91,6 +91,8 @@ def print_outcome(document: dict[str, Any]) -> None:
     """Print the answer on standard output; why there is none on standard error."""
     if document["success"]:
         click.echo(document["output"])
+        if document["gaps"]:
+            click.echo("cactus: the answer has gaps" + "".join(f"\n  {gap}" for gap in document["gaps"]), err=True)
         return
     head = {"failed": "no accepted answer", "limited": "a limit was reached"}.get(document["status"], "stopped")
     click.echo(f"cactus: {head}" + "".join(f"\n  {gap}" for gap in document["gaps"]), err=True)
