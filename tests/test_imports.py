@@ -30,6 +30,10 @@ def test_the_pure_core_knows_langgraph_in_one_module() -> None:
     assert users == ["channels.py"]
 
 
+FOREIGN = ["nodes/tools/load.py", "nodes/tools/run.py"]
+"""Where code of others is called that may raise anything: a tool's module, and a tool (docs/adr/0005)."""
+
+
 def test_broad_excepts_stand_at_the_frames_boundary_alone() -> None:
     found = [
         f"{file.relative_to(ROOT)}"
@@ -39,7 +43,7 @@ def test_broad_excepts_stand_at_the_frames_boundary_alone() -> None:
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "Exception"))
     ]
-    assert found == ["nodes/step.py"]
+    assert sorted(found) == sorted(FOREIGN + ["nodes/step.py"])
 
 
 def test_the_core_adds_less_than_a_second_to_langgraphs_import() -> None:
