@@ -61,7 +61,10 @@ class Search(ModelComponent):
             query = Query([*said, HumanMessage(LAST)] if not left else said, tools=tools if native and left else ())
             reply = await work.reply(query, model=self.model)
             calls = _calls(reply.message, reply.text)
-            if not calls or not left:
+            if calls and not left:
+                again = calls[0]["name"]
+                raise CallError(f"no answer within max_steps = {self.max_steps}: the last reply calls {again} again")
+            if not calls:
                 return _with_sources(_answer(reply.text), seen)
             said.append(reply.message if native and reply.message else AIMessage(reply.text))
             for call in calls:

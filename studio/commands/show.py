@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -95,4 +96,5 @@ def _print_artifact(stored: "Stored", *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(stored.artifact, ensure_ascii=False))
     else:
-        click.get_binary_stream("stdout").write(stored.content)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(stored.content)
