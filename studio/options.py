@@ -18,7 +18,7 @@ LOCAL_DEFAULTS = {
     "roma": {
         "max_depth": 1,
         "max_subtasks": 3,
-        "max_steps": 2,
+        "max_steps": 1,
         "verifier": "accept",
         "revise": False,
         "parallel": 1,

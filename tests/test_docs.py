@@ -50,6 +50,10 @@ def test_commands_are_understood(
     page: str, line: str, cactus: Cactus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "task.md").write_text("a task")
+    (tmp_path / "sales.csv").write_text("region,sales")
+    for folder in ("docs", "handbook", "manuals"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "page.md").write_text("a page")
     (tmp_path / "in").write_text("a task")
     stdin = (tmp_path / "in").open()
     monkeypatch.setattr("sys.stdin", stdin)

@@ -34,8 +34,8 @@ LAST = "This is your last reply: no tool is run any more. Answer now from what y
 class Search(ModelComponent):
     """Asks a model that may call tools, at most ``max_steps`` times; without tools it is asked to reason.
 
-    Where documents are given, those that fit the task best are in the first prompt already, so that a model that
-    calls no tool has something to go by.
+    Where documents are given, the passages that fit the task best are in the first prompt already, so that a model
+    that calls no tool has something to go by; with one step, they are all there is.
     """
 
     model: ModelLike | None = None
@@ -53,12 +53,18 @@ class Search(ModelComponent):
         if not tools:
             return await Think(self.model)(task, ask=work)
         passages = await _passages(work)
+        if self.max_steps == 1 and passages:
+            prompt = render("roma/read", task=task, passages=passages)
+            return _with_sources(_answer(await work(prompt, model=self.model)), [p.source for p in passages])
         native = await work.tools_for(self.model)
         prompt = render("roma/search", task=task, passages=passages, tools=tools, native=native, steps=self.max_steps)
         said: list[BaseMessage] = [HumanMessage(prompt)]
         seen = [passage.source for passage in passages]
         for left in reversed(range(self.max_steps)):
-            query = Query([*said, HumanMessage(LAST)] if not left else said, tools=tools if native and left else ())
+            query = Query(
+                [*said, HumanMessage(LAST)] if not left and len(said) > 1 else said,
+                tools=tools if native and left else (),
+            )
             reply = await work.reply(query, model=self.model)
             calls = _calls(reply.message, reply.text)
             if calls and not left:

@@ -20,6 +20,6 @@ def command(as_json: bool, quiet: bool) -> None:
     from nodes.context import Context
     from studio.session import Session
 
-    context = Context.checked(model=f"scripted:{SCRIPT}", atomizer="llm", verifier="llm")
+    context = Context.checked(profile="roma", model=f"scripted:{SCRIPT}")
     session = Session(context, None, None, quiet=quiet, keep=False)
     finish(asyncio.run(session.solve(TASK)), as_json=as_json)
