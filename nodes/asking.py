@@ -14,6 +14,7 @@ from frames.state import Call
 from frames.text import clean, one_line
 from nodes.artifacts import Artifacts
 from nodes.component import Ask, ComponentError
+from nodes.executors.brief import fitted
 from nodes.models.call import CallPolicy, Model, Query, call, calls_tools, explained, say
 from nodes.models.reply import Reply, answer
 from nodes.models.request import Request
@@ -188,6 +189,13 @@ class Asking:
         if self.context.shared:
             self.context.shared.count(made)
         self.emit({"event": "call", **made, "seconds": seconds})
+
+
+def situation(ask: Ask) -> dict[str, Any]:
+    """Return what a prompt about the frame's task may say: the results it builds on, and what is at hand."""
+    if not isinstance(ask, Asking):
+        return {"known": [], "means": []}
+    return {"known": fitted(ask.frame["known"], ask.context.window), "means": ask.context.resources.means()}
 
 
 def within_run(ask: Ask) -> Asking:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
+from nodes.asking import situation
 from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, ask_directly, use
 from nodes.models.call import Query
 from nodes.models.resolve import ModelLike
@@ -47,7 +48,7 @@ class Structured(ModelComponent):
     model: ModelLike | None = None
 
     async def __call__(self, task: str, depth: int, /, *, ask: Ask = ask_directly) -> bool:
-        prompt = render("roma/atomize", task=task, depth=depth, known=ask.frame["known"] if ask.frame else [])
+        prompt = render("roma/atomize", task=task, depth=depth, **situation(ask))
         reply = await ask.reply(Query(prompt, schema=Atomic), model=self.model)
         found = read_object(reply, "atomic", "is_atomic") or {}
         said = truth(found.get("atomic", found.get("is_atomic"))) if found else says(reply.text)

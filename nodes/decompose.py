@@ -13,6 +13,7 @@ from frames.errors import LimitError, ReplyCutError
 from frames.frame import Subtask
 from frames.stack import Op
 from frames.text import one_line
+from nodes.asking import situation
 from nodes.component import Ask, ModelComponent, ask_directly, use
 from nodes.models.call import Query
 from nodes.models.reply import Reply
@@ -73,8 +74,8 @@ class Planner(ModelComponent):
     async def __call__(
         self, task: str, depth: int, /, *, ask: Ask = ask_directly, fault: str | None = None
     ) -> Subtasks:
-        known = ask.frame["known"] if ask.frame else []
-        prompt = render("roma/plan", task=task, depth=depth, max_subtasks=self.max_subtasks, known=known, fault=fault)
+        about = {"max_subtasks": self.max_subtasks, "fault": fault, **situation(ask)}
+        prompt = render("roma/plan", task=task, depth=depth, **about)
         return read_plan(await ask.reply(Query(prompt, schema=Plan), model=self.model))
 
 

@@ -39,6 +39,16 @@ class Resources:
         """Whether the user gave files to work on."""
         return bool(self._settings.attach)
 
+    def means(self) -> list[str]:
+        """Return in words what executors have at hand, for whoever plans."""
+        settings = self._settings
+        means = ["search: documents in a folder"] if settings.docs else []
+        names = [*(tool.name for tool in self._given), *settings.tools]
+        means += [f"search: the tools {', '.join(names)}"] if names else []
+        means += [f"search: the tools of {', '.join(settings.mcp_servers)}"] if settings.mcp_servers else []
+        means += [f"code and search: the file {Path(file).name}" for file in settings.attach]
+        return means
+
     async def open(self) -> None:
         """Open what a run would open on the way, so that a wrong name is refused before anything is spent.
 

@@ -9,7 +9,9 @@ from frames import trace
 from frames.frame import Frame, is_planned, place
 from frames.stack import Op
 from frames.text import clean
+from nodes.asking import Asking
 from nodes.component import Ask, ComponentError, ModelComponent, PlainComponent, ask_directly, use
+from nodes.executors.brief import KNOWN_SHARE, whole_or_cut
 from nodes.models.call import Query
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
@@ -75,7 +77,8 @@ class Structured(ModelComponent):
 
     async def __call__(self, task: str, result: str, attempt: int, /, *, ask: Ask = ask_directly) -> Verdict:
         results = sorted(ask.frame["results"], key=place) if ask.frame else []
-        prompt = render("roma/verify", task=task, result=result, attempt=attempt, results=results)
+        shown = whole_or_cut(result, int(ask.context.window * KNOWN_SHARE * 4)) if isinstance(ask, Asking) else result
+        prompt = render("roma/verify", task=task, result=shown, attempt=attempt, results=results)
         reply = await ask.reply(Query(prompt, schema=Judgement), model=self.model)
         found = read_object(reply, "accepted") or {}
         accepted = truth(found.get("accepted"))

@@ -11,6 +11,41 @@ from nodes.prompt import render
 
 GOLDEN = Path(__file__).parent / "golden"
 TASK = "Compare {{ REST }} & <gRPC>\nfor a public API"
+ONE = {"frame": "0.0", "task": "one", "answer": "first\nanswer", "failed": None}
+TWO = {"frame": "0.1", "task": "two", "answer": "", "failed": "rejected after 2 attempts"}
+FILE = {"name": "t.csv", "size": 12, "preview": "day,sales\n1,2"}
+PASSAGE = {"source": "guide.md", "title": "Limits", "text": "60 a minute"}
+
+
+MEANS = ["search: documents in a folder", "code and search: the file t.csv"]
+
+
+class Tool:
+    name, args, description = "search_documents", {"query": {}, "limit": {}}, "Search.\nReturns passages."
+
+
+ROMA: dict[str, dict[str, Any]] = {
+    "atomize": {"task": TASK, "depth": 1, "known": [ONE], "means": ["search: documents in a folder"]},
+    "plan": {
+        "task": TASK,
+        "depth": 1,
+        "max_subtasks": 5,
+        "known": [ONE, TWO],
+        "means": MEANS,
+        "fault": "subtask 'a' is blank",
+    },
+    "think": {"task": TASK},
+    "draft": {"task": TASK},
+    "revise": {"task": TASK, "draft": "A draft."},
+    "read": {"task": TASK, "passages": [PASSAGE]},
+    "search": {"task": TASK, "passages": [PASSAGE], "tools": [Tool], "native": False, "steps": 6},
+    "code": {"task": TASK, "files": [FILE], "steps": 6},
+    "aggregate": {"task": TASK, "results": [ONE], "missing": [TWO], "tokens": 2000, "feedback": "no figures"},
+    "condense": {"task": TASK, "text": "[0.0] one\nfirst", "tokens": 400},
+    "verify": {"task": TASK, "result": "An answer.\n", "attempt": 2, "results": [ONE, TWO]},
+}
+"""The prompts of the roma profile, each with everything that may be in it."""
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "atomize": ("atomize", {"task": TASK, "depth": 1}),
     "decompose": ("decompose", {"task": TASK, "depth": 0, "max_subtasks": None}),
@@ -21,6 +56,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "aggregate",
         {"task": TASK, "results": [{"task": "one", "answer": "first\nanswer"}, {"task": "two", "answer": "second"}]},
     ),
+    **{f"roma_{name}": (f"roma/{name}", values) for name, values in ROMA.items()},
+    "roma_plan_first": ("roma/plan", {**ROMA["plan"], "known": [], "means": [], "fault": None}),
+    "roma_verify_leaf": ("roma/verify", {**ROMA["verify"], "results": []}),
+    "roma_search_native": ("roma/search", {**ROMA["search"], "native": True, "passages": []}),
 }
 
 
@@ -33,7 +72,7 @@ def test_a_prompt_is_as_it_was(name: str) -> None:
     assert prompt + "\n" == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("role", ["atomize", "decompose", "verify", "aggregate"])
+@pytest.mark.parametrize("role", ["atomize", "decompose", "verify", "aggregate", *(f"roma/{name}" for name in ROMA)])
 def test_a_missing_value_is_an_error(role: str) -> None:
     with pytest.raises(UndefinedError):
         render(role)

@@ -19,7 +19,7 @@ def brief(text: str, frame: Frame, settings: Settings) -> str:
     if frame["known"]:
         parts.append(render("roma/_known", known=fitted(frame["known"], settings.window)))
     if frame["feedback"] and frame["answer"]:
-        parts.append(f"The last answer was:\n{_cut(frame['answer'], LAST_ANSWER)}")
+        parts.append(f"The last answer was:\n{whole_or_cut(frame['answer'], LAST_ANSWER)}")
     return "\n\n".join(parts)
 
 
@@ -32,9 +32,12 @@ def fitted(known: Sequence[ChildResult], window: int) -> list[ChildResult]:
 
 def _shown(result: ChildResult, share: int) -> str:
     if result["artifact"]:
-        return f"{_cut(result['answer'], min(share, 4_000))}\n(the whole result is artifact:{result['artifact']})"
-    return _cut(result["answer"], share)
+        return (
+            f"{whole_or_cut(result['answer'], min(share, 4_000))}\n(the whole result is artifact:{result['artifact']})"
+        )
+    return whole_or_cut(result["answer"], share)
 
 
-def _cut(text: str, most: int) -> str:
+def whole_or_cut(text: str, most: int) -> str:
+    """Return ``text``, or its first ``most`` characters and that it goes on."""
     return text if len(text) <= most else f"{text[:most]}\n(cut: these are {most} of {len(text)} characters)"
