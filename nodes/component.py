@@ -1,7 +1,10 @@
 """Components: the decisions of the machine that a user may replace, each a plain function, sync or async."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
+
+from typing_extensions import override
 
 from frames.errors import CactusError
 from frames.frame import Frame
@@ -61,6 +64,19 @@ class ModelComponent:
     def model_calls(self) -> int:
         """Model calls that one use makes at most."""
         return 1
+
+
+@dataclass(frozen=True)
+class Stepwise(ModelComponent):
+    """A built-in that goes on for some steps: it asks a model at most ``max_steps`` times."""
+
+    model: ModelLike | None = None
+    max_steps: int = 6
+
+    @property
+    @override
+    def model_calls(self) -> int:
+        return self.max_steps
 
 
 class PlainComponent:

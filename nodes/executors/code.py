@@ -1,19 +1,16 @@
 """Code: the model writes Python, which runs in a sandbox, sees what it printed, and goes on (CodeAct)."""
 
 import re
-from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from typing_extensions import override
 
 from frames.errors import CallError
 from nodes.artifacts import Artifact, described
 from nodes.asking import Asking, within_run
-from nodes.component import Ask, ModelComponent, ask_directly
+from nodes.component import Ask, Stepwise, ask_directly
 from nodes.executors.reading import granted
 from nodes.executors.think import conclusion
 from nodes.models.call import Query
-from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.sandbox.run import Ran
 from nodes.structured import without_reasoning
@@ -23,22 +20,12 @@ _BLOCK = re.compile(r"```(?:python|py|python3)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTA
 LAST = "This is your last reply: no program is run any more. Give the answer in words."
 
 
-@dataclass(frozen=True)
-class Code(ModelComponent):
+class Code(Stepwise):
     """Asks a model that may run programs, at most ``max_steps`` times.
 
     A program reaches the artifacts that the frame was granted and nothing else. Files that it writes become
     artifacts, which the answer refers to. A program given twice is done: what it printed is the answer.
     """
-
-    model: ModelLike | None = None
-    max_steps: int = 6
-
-    @property
-    @override
-    def model_calls(self) -> int:
-        """Model calls that one use makes at most."""
-        return self.max_steps
 
     async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
         work = within_run(ask)

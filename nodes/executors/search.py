@@ -2,20 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
-from typing_extensions import override
 
 from frames.errors import CallError
 from nodes.asking import Asking, within_run
-from nodes.component import Ask, ModelComponent, ask_directly
+from nodes.component import Ask, Stepwise, ask_directly
+from nodes.executors.brief import KNOWN_SHARE, whole_or_cut
 from nodes.executors.reading import readers
 from nodes.executors.think import Think, conclusion
 from nodes.models.call import Query
-from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.structured import objects, without_reasoning
 
@@ -30,22 +28,12 @@ _SOURCE = re.compile(r"\[source: ([^\]\n]+)\]")
 LAST = "This is your last reply: no tool is run any more. Answer now from what you have, and say what is missing."
 
 
-@dataclass(frozen=True)
-class Search(ModelComponent):
+class Search(Stepwise):
     """Asks a model that may call tools, at most ``max_steps`` times; without tools it is asked to reason.
 
     Where documents are given, the passages that fit the task best are in the first prompt already, so that a model
     that calls no tool has something to go by; with one step, they are all there is.
     """
-
-    model: ModelLike | None = None
-    max_steps: int = 6
-
-    @property
-    @override
-    def model_calls(self) -> int:
-        """Model calls that one use makes at most."""
-        return self.max_steps
 
     async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
         work = within_run(ask)
@@ -61,11 +49,8 @@ class Search(ModelComponent):
         said: list[BaseMessage] = [HumanMessage(prompt)]
         seen = [passage.source for passage in passages]
         for left in reversed(range(self.max_steps)):
-            query = Query(
-                [*said, HumanMessage(LAST)] if not left and len(said) > 1 else said,
-                tools=tools if native and left else (),
-            )
-            reply = await work.reply(query, model=self.model)
+            last = [HumanMessage(LAST)] if not left and len(said) > 1 else []
+            reply = await work.reply(Query([*said, *last], tools=tools if native else ()), model=self.model)
             calls = _calls(reply.message, reply.text)
             if calls and not left:
                 again = calls[0]["name"]
@@ -76,6 +61,7 @@ class Search(ModelComponent):
             for call in calls:
                 text = await work.use_tool(_named(tools, call["name"]), call["name"], call["args"])
                 seen += _SOURCE.findall(text)
+                text = whole_or_cut(text, int(work.context.window * KNOWN_SHARE * 4 / self.max_steps))
                 said.append(ToolMessage(text, tool_call_id=call["id"]) if call["id"] else _observed(text, left))
         raise CallError("no step was made")  # not reached: the last step answers
 
