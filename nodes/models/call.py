@@ -13,8 +13,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from frames.errors import CactusError, CallError, ReplyCutError, TransportError
-from frames.text import one_line
+from frames.errors import CactusError, CallError, TransportError
+from frames.text import estimate_tokens, one_line
 from nodes.models.local import LocalServer
 from nodes.models.reply import Reply, from_message, from_text
 from nodes.models.request import Request
@@ -111,6 +111,14 @@ async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy)
     return from_text(query.text, _text(replied))
 
 
+def _cut(error: Any, asked: str) -> Reply:
+    """Return the reply that was cut off, as far as the openai package's exception tells of it."""
+    usage = getattr(getattr(error, "completion", None), "usage", None)
+    given, got = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+    counted = given is not None and got is not None
+    return Reply("", given or estimate_tokens(asked), got or 0, estimated=not counted, finish="length")
+
+
 async def _outcome(work: Awaitable[Any]) -> Any:
     """Return what ``work`` gives, or the exception it raises."""
     return (await asyncio.gather(work, return_exceptions=True))[0]
@@ -121,14 +129,15 @@ async def _ask_structured(
 ) -> Reply | None:
     """Return the reply of a model with structured output of its own; ``None`` where it or its endpoint has none."""
     try:
-        bound: Any = model.with_structured_output(schema, include_raw=True)
+        # as a JSON schema: of a pydantic class, the openai package loses a paid reply that does not fit it
+        bound: Any = model.with_structured_output(schema.model_json_schema(), include_raw=True)
     except NotImplementedError:
         return None
     # each client has exceptions of its own, so that the fault is looked at as a value
     given = await _outcome(bound.ainvoke(messages, config))
     if isinstance(given, BaseException):
         if type(given).__name__ == "LengthFinishReasonError":  # of the openai package, which gives no message then
-            raise ReplyCutError("the model cut its reply off at its length limit") from given
+            return _cut(given, text)
         if isinstance(given, NotImplementedError) or status_of(given) in _NO_SCHEMA:
             return None
         raise given
@@ -136,7 +145,7 @@ async def _ask_structured(
     parsed = given["parsed"]
     if parsed is None and reply.message and reply.message.tool_calls:
         return replace(reply, parsed=dict(reply.message.tool_calls[0]["args"]))
-    return replace(reply, parsed=parsed.model_dump()) if isinstance(parsed, BaseModel) else reply
+    return replace(reply, parsed=cast("dict[str, Any]", parsed)) if isinstance(parsed, dict) else reply
 
 
 def _text(reply: object) -> str:
