@@ -82,5 +82,5 @@ def test_case_9_a_plan_that_an_endpoint_cuts_is_asked_for_in_other_words_and_the
         "calls": 2,
         "input_tokens": 14,
         "output_tokens": 6,
-    }  # both were paid for
+    }
     assert len(set(state.prompts)) == len(state.prompts)
