@@ -31,6 +31,6 @@ class Routed(TypedDict):
 
 async def route(state: Routed) -> Next:  # async: LangGraph would call a plain function in a thread
     """Return the node that works on the top frame; the end where the run has a status."""
-    if state["status"] is not None or not state["stack"]:
+    if state.get("status") is not None or not state["stack"]:  # a branch begins without
         return "__end__"
     return state["stack"][-1]["phase"]

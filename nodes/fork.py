@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from frames.frame import ChildResult, Frame, child, child_id, result_of
 from frames.plan import order
 from frames.stack import with_result
-from frames.state import SCHEMA, Call, Status
+from frames.state import Call, Status
 from frames.trace import Trace
 from nodes.artifacts import keep_large
 from nodes.context import Context
@@ -125,21 +125,18 @@ class _Fork:
         start = {
             "task": frame["task"],
             "stack": [{"op": "push", "frame": frame}],
-            "schema": SCHEMA,
             "started": step.started,
             "above": step.lineage,
-            "status": None,
-            "found": [],
             "frames": 0,
         }
         state = await self.run_branch(start, self.config, self.context)
-        ended = Frame({**frame, "answer": state["output"], "attempt": _attempts(frame, state["traces"])})
-        failed = None if state["success"] else _why(frame, state["gaps"])
+        ended: Frame = state["stack"][0]
+        failed = None if state["status"] == "succeeded" else _why(frame, state["gaps"])
         kept = None if failed else await keep_large(step.artifacts, ended, self.context.inline_chars)
         return _ended(
             result_of(ended, failed=failed, kept=kept),
             state["status"],
-            found=state["found"],
+            found=state.get("found", []),
             **{name: state[name] for name in ("gaps", "notes", "traces", "calls", "frames")},
         )
 
@@ -190,10 +187,6 @@ def _joined(step: Step, branches: Sequence[Branch]) -> Update:
 def _ended(result: ChildResult, status: Status, **account: Any) -> Branch:
     blank = Branch(result=result, status=status, found=[], gaps=[], notes=[], traces=[], calls=[], frames=0)
     return cast("Branch", {**blank, **account})
-
-
-def _attempts(frame: Frame, traces: Sequence[Trace]) -> int:
-    return max((entry["attempt"] for entry in traces if entry["frame"] == frame["id"]), default=1) or 1
 
 
 def _why(frame: Frame, gaps: Sequence[str]) -> str:

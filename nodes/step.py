@@ -64,6 +64,11 @@ class Step:
         return self.path[-1]
 
     @property
+    def is_branch(self) -> bool:
+        """Whether this is a branch of a fork, and not the whole run."""
+        return self.path[0]["id"] != "0"
+
+    @property
     def lineage(self) -> list[Named]:
         """The frames from the run's root to this one, beyond the branch's own stack too."""
         above = [] if self.fresh else self._state.get("above") or []
@@ -103,9 +108,11 @@ class Step:
     async def settle(self, *, traces: Sequence[Trace]) -> Update:
         """Return the update that pops the accepted frame; the root's, or a branch's, ends the run."""
         self.emit({"event": "done", "frame": self.frame["id"], "success": True})
-        if len(self.path) == 1:
+        if len(self.path) == 1 and not self.is_branch:
             output = self.frame["answer"]
             return self.update({"op": "settle"}, traces=traces, **self._end("succeeded", output=output))
+        if len(self.path) == 1:  # the fork takes the answer off the stack: it is not saved once more
+            return self.update(traces=traces, **self._end("succeeded"))
         kept = await keep_large(self.artifacts, self.frame, self.context.inline_chars)
         op: Op = {"op": "settle", "kept": kept} if kept else {"op": "settle"}
         self.announce(fold(self.path, [[op]])[-1])
@@ -150,8 +157,7 @@ class Step:
         """
         found = [*found_so_far(self.path), *found] if self.context.profile != "classic" or status == "limited" else []
         text = "\n\n".join(f"{result['frame']} {result['task']}\n{result['answer']}" for result in found)
-        whole = self.path[0]["id"] == "0"
-        return self.update(**self._end(status, partial=(text or None) if whole else None), found=found, **account)
+        return self.update(**self._end(status, partial=text or None), found=found, **account)
 
     def update(
         self,
@@ -196,6 +202,8 @@ class Step:
         }
 
     def _end(self, status: str, *, output: str | None = None, partial: str | None = None) -> Update:
+        if self.is_branch:
+            return {"status": status}
         return {
             "status": status,
             "success": status == "succeeded",

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from frames.channels import append
-from frames.frame import result_of, root
+from frames.frame import KINDS, result_of, root
 from frames.stack import Op, Stack, apply, fold, found_so_far
-from graph import RecursiveTaskSolver, Verdict, build, make_graph
+from graph import RecursiveTaskSolver, Verdict, always_accept, build, make_graph
 from graph.store import open_store
 from tests.worker import go_on
 
@@ -29,22 +29,40 @@ KILOBYTES_PER_FRAME = 40  # case 20: 500 frames in 20 MB
 # --- case 20: the database is small and linear --------------------------------------------------------------
 
 
-async def bytes_of(path: Path, frames: int) -> int:
+def answer(text: str) -> str:
+    return text[-9:].ljust(5000, "x")
+
+
+def classic(parts: list[str], saver: Any) -> RecursiveTaskSolver:
+    return RecursiveTaskSolver(solver=answer, decomposer=lambda *about: parts, max_depth=1, checkpointer=saver)
+
+
+def roma(parts: list[str], saver: Any) -> RecursiveTaskSolver:
+    return RecursiveTaskSolver.roma(
+        answer,
+        atomizer=lambda task, depth: depth > 0,
+        decomposer=lambda *about: parts,
+        executors=dict.fromkeys([*KINDS, ""], answer),  # type: ignore[arg-type]
+        verifier=always_accept(),
+        max_subtasks=None,
+        checkpointer=saver,
+    )
+
+
+async def bytes_of(path: Path, frames: int, profile: Any) -> int:
     """Return the size of the database of a task of ``frames - 1`` parts: the largest stack there is."""
-    answers: dict[str, Any] = {"solver": lambda prompt: prompt[-9:].ljust(5000, "x")}
     async with open_store(path) as store:
         parts = [f"part {number}" for number in range(frames - 1)]
-        with RecursiveTaskSolver(
-            **answers, decomposer=lambda task, depth: parts, max_depth=1, checkpointer=store.saver
-        ) as made:
+        with profile(parts, store.saver) as made:
             result = await made.asolve("the task")
         assert (result.success, result.frames) == (True, frames)
         await store.saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[attr-defined]
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
 
 
-async def test_case_20_the_database_is_small_and_linear(tmp_path: Path) -> None:
-    half, whole = [await bytes_of(tmp_path / f"{frames}.db", frames) for frames in (50, 100)]
+@pytest.mark.parametrize("profile", [classic, roma])
+async def test_case_20_the_database_is_small_and_linear(tmp_path: Path, profile: Any) -> None:
+    half, whole = [await bytes_of(tmp_path / f"{frames}.db", frames, profile) for frames in (50, 100)]
     assert whole < 100 * KILOBYTES_PER_FRAME * 1000
     assert whole / 100 < 1.05 * half / 50
 
