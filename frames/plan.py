@@ -1,12 +1,12 @@
 """A plan: the subtasks that a task is split into, and what makes one unusable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, cast
 
 from frames.errors import CactusError
 from frames.frame import KINDS, Named, Subtask
-from frames.text import clean, same_task
+from frames.text import clean, essence, same_task
 
 
 class PlanFormError(CactusError):
@@ -98,18 +98,21 @@ def check_graph(plan: Sequence[Subtask], path: Sequence[Named], max_subtasks: in
         PlanError: names the subtask and the fault.
     """
     _check_count(plan, max_subtasks)
-    ids = [subtask["id"] for subtask in plan]
-    for index, subtask in enumerate(plan):
+    ids = {subtask["id"] for subtask in plan}
+    seen: set[str] = set()
+    texts: dict[str, str] = {}
+    for subtask in plan:
         name = subtask["id"]
-        if name in ids[:index]:
+        if name in seen:
             raise PlanError(f"two subtasks have the id {name!r}")
+        seen.add(name)
         if not subtask["task"].strip():
             raise PlanError(f"subtask {name!r} is blank")
         if above := _restated(subtask, path):
             raise PlanError(f"subtask {name!r} restates the task of frame {above}")
-        for earlier in plan[:index]:
-            if same_task(earlier["task"], subtask["task"]):
-                raise PlanError(f"subtask {name!r} repeats subtask {earlier['id']!r}")
+        earlier = texts.setdefault(essence(subtask["task"]), name)
+        if earlier != name:
+            raise PlanError(f"subtask {name!r} repeats subtask {earlier!r}")
         _check_dependencies(subtask, ids)
     if cycle := _cycle(plan):
         raise PlanError(f"the subtasks {' -> '.join(cycle)} depend on one another in a circle")
@@ -120,7 +123,7 @@ def _check_count(plan: Sequence[Subtask], max_subtasks: int | None) -> None:
         raise PlanError(f"{len(plan)} subtasks, more than max_subtasks = {max_subtasks}")
 
 
-def _check_dependencies(subtask: Subtask, ids: Sequence[str]) -> None:
+def _check_dependencies(subtask: Subtask, ids: Set[str]) -> None:
     for needed in subtask["depends_on"]:
         if needed == subtask["id"]:
             raise PlanError(f"subtask {needed!r} depends on itself")

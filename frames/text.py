@@ -30,10 +30,11 @@ def one_line(text: str, width: int = 80) -> str:
 
 def same_task(left: str, right: str) -> bool:
     """Whether two task texts say the same up to case, white space and punctuation at the ends."""
-    return _normal(left) == _normal(right)
+    return essence(left) == essence(right)
 
 
-def _normal(text: str) -> str:
+def essence(text: str) -> str:
+    """Return what ``same_task`` compares of a task's text."""
     return " ".join(text.casefold().split()).strip(" .,;:!?\"'`*-")
 
 

@@ -16,7 +16,7 @@ from nodes.aggregate import aggregate
 from nodes.atomize import atomize
 from nodes.context import Context
 from nodes.decompose import decompose
-from nodes.fork import forking
+from nodes.fork import BRANCH, forking
 from nodes.retry import retry
 from nodes.solve import solve
 from nodes.step import NodeFunction, Update
@@ -48,7 +48,7 @@ class _Branches:
             _add_nodes(builder, self, self._default)
             builder.add_conditional_edges(START, route, list(_NODES))
             self._graph = builder.compile(name="branch")
-        return await self._graph.ainvoke(start, config, context=context)
+        return await self._graph.ainvoke(start, config, context=context, output_keys=BRANCH)
 
 
 def make_graph(

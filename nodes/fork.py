@@ -29,6 +29,10 @@ RunBranch = Callable[[dict[str, Any], dict[str, Any], Context], Awaitable[dict[s
 """Runs the machine on a branch: input, config and context in, the branch's last state out."""
 
 
+BRANCH = ["stack", "status", "found", "gaps", "notes", "traces", "calls", "frames"]
+"""What is read of a branch's last state."""
+
+
 class Branch(TypedDict):
     """What a branch gives: its frame's result, how it ended, and its part of the run's account.
 
