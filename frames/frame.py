@@ -57,8 +57,8 @@ class Frame(TypedDict):
 
     ``id`` is its path (the root is ``0``, its third child ``0.2``), ``attempt`` the number of the attempt
     under way, from 1, ``answer`` what the verifier is to judge, ``feedback`` what it said last. ``known`` are
-    the results it builds on: those of the subtasks that it, or a frame above it, depends on. ``sent_back``:
-    one of its children was solved anew because the combination was rejected.
+    the results it builds on: those of the subtasks that it, or a frame above it, depends on. ``stale`` are the
+    results of children that are to be done anew; ``None`` before any was.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Frame(TypedDict):
     answer: str | None
     feedback: str | None
     known: list[ChildResult]
-    sent_back: bool
+    stale: list[ChildResult] | None
 
 
 def checked_task(task: object) -> str:
@@ -122,7 +122,7 @@ def _new(id_: str, task: str, depth: int) -> Frame:
         answer=None,
         feedback=None,
         known=[],
-        sent_back=False,
+        stale=None,
     )
 
 

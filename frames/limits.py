@@ -86,8 +86,12 @@ def _leaf(depth: int, shape: Shape, costs: Costs) -> int:
 def _inner(children: int, shape: Shape, costs: Costs) -> int:
     """Most calls of a frame that is split into ``children``, theirs not counted."""
     combined = shape.combines * (costs.aggregate + costs.condense * children + costs.verify)
-    sent_back = costs.solve + costs.verify if shape.sends_back and shape.combines > 1 else 0
-    return costs.atomize + costs.decompose + combined + sent_back
+    return costs.atomize + costs.decompose + combined + children * _sent_back(shape, costs)
+
+
+def _sent_back(shape: Shape, costs: Costs) -> int:
+    """Most calls of a child that is solved anew: all of a plan's may be, the guilty one and those that build on it."""
+    return shape.attempts * (costs.solve + costs.verify) if shape.sends_back and shape.combines > 1 else 0
 
 
 def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> int:
@@ -96,7 +100,8 @@ def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> in
     if frames == 1 or levels == 0:
         return leaf * frames
     inner = _inner(0, shape, costs)
-    children = (frames - 1) * shape.combines * costs.condense  # each frame but the root is one child
+    each = shape.combines * costs.condense + _sent_back(shape, costs)
+    children = (frames - 1) * each  # each frame but the root is one child
     return max(inner + (frames - 1) * max(leaf, inner) + children, leaf)
 
 

@@ -1,6 +1,7 @@
 """A plan: the subtasks that a task is split into, and what makes one unusable."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, cast
 
@@ -56,7 +57,7 @@ def _subtask(entry: Any, index: int) -> Subtask:
         raise PlanFormError(f"the decomposer's subtask {index + 1} is {type(entry).__name__}, not a mapping")
     fields = cast("Mapping[str, Any]", entry)
     id_ = fields.get("id")
-    name = str(index if id_ is None or id_ == "" else id_)
+    name = f"subtask {index + 1}" if id_ is None or id_ == "" else str(id_).strip()
     task = next((fields[key] for key in ("task", "goal", "description") if fields.get(key)), "")
     kind = fields.get("kind")
     if not isinstance(task, str) or not task.strip():
@@ -64,10 +65,11 @@ def _subtask(entry: Any, index: int) -> Subtask:
     if kind is not None and str(kind).lower() not in KINDS:
         raise PlanError(f"subtask {name!r} is of the kind {kind!r}; kinds are {', '.join(KINDS)}")
     needs: Any = fields.get("depends_on") or []
-    needed: Any = [needs] if isinstance(needs, str | int) else needs
+    needed: Any = str(needs).split(",") if isinstance(needs, str | int) else needs
     if not isinstance(needed, list | tuple):
         raise PlanError(f"depends_on of subtask {name!r} is no list of ids")
-    ids = list(dict.fromkeys(clean(str(other)) for other in cast("Sequence[Any]", needed)))
+    named = [clean(str(other)).strip() for other in cast("Sequence[Any]", needed) if other is not None]
+    ids = list(dict.fromkeys(other for other in named if other))
     kinds: Any = str(kind).lower() if kind is not None else None
     return Subtask(id=clean(name), task=clean(task).strip(), kind=kinds, depends_on=ids)
 
@@ -123,7 +125,7 @@ def _check_count(plan: Sequence[Subtask], max_subtasks: int | None) -> None:
         raise PlanError(f"{len(plan)} subtasks, more than max_subtasks = {max_subtasks}")
 
 
-def _check_dependencies(subtask: Subtask, ids: Set[str]) -> None:
+def _check_dependencies(subtask: Subtask, ids: AbstractSet[str]) -> None:
     for needed in subtask["depends_on"]:
         if needed == subtask["id"]:
             raise PlanError(f"subtask {needed!r} depends on itself")

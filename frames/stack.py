@@ -55,7 +55,7 @@ class Deliver(TypedDict):
 
 
 class SendBack(TypedDict):
-    """Solve the top frame's child ``frame`` once more, told ``feedback``; the top frame is combined anew after it."""
+    """Solve the top frame's child ``frame`` once more, told ``feedback``, and what depends on it; then combine anew."""
 
     op: Literal["send_back"]
     frame: str
@@ -104,7 +104,7 @@ def settle(stack: Stack, failed: str | None = None, kept: dict[str, str] | None 
     parent = with_result(below[-1], result_of(done, failed=failed, kept=kept))
     index = _next(parent)
     if index is not None:
-        return [*below[:-1], parent, child(parent, index)]
+        return [*below[:-1], parent, _begin(parent, index)]
     return [*below[:-1], Frame({**parent, "phase": "aggregate"})]
 
 
@@ -123,6 +123,18 @@ def new_gaps(before: Frame, after: Frame) -> list[str]:
     return [f"{r['frame']}: {r['failed']}" for r in after["results"] if r["failed"] and r["frame"] not in known]
 
 
+def not_begun(stack: Sequence[Frame]) -> list[str]:
+    """Return what is said of the children, by frame, that were planned and will not be begun."""
+    said: list[str] = []
+    for frame in stack:
+        known = {result["frame"] for result in frame["results"]} | {other["id"] for other in stack}
+        left = [child_id(frame, index) for index in range(len(frame["plan"]))]
+        left = [id_ for id_ in left if id_ not in known]
+        if left:
+            said.append(f"{frame['id']}: not begun: {', '.join(left[:10])}{', …' if len(left) > 10 else ''}")
+    return said
+
+
 def has_answers(frame: Frame) -> bool:
     """Whether any child of the frame has an answer to combine."""
     return any(not result["failed"] for result in frame["results"])
@@ -135,7 +147,7 @@ def _doomed(parent: Frame) -> ChildResult | None:
     for index, subtask in enumerate(parent["plan"]):
         needed = [frames[name] for name in subtask["depends_on"]]
         if needed and frames[subtask["id"]] not in failed and all(failed.get(frame) for frame in needed):
-            why = f"not attempted: {' and '.join(needed)}, on which it depends, failed"
+            why = f"not attempted: it depends on {' and '.join(needed)}, without an answer"
             return result_of(child(parent, index), failed=why)
     return None
 
@@ -149,12 +161,41 @@ def _next(parent: Frame) -> int | None:
 
 
 def send_back(stack: Stack, frame: str, feedback: str) -> Stack:
-    """Return the stack with a finished child of the top frame on top again, to be solved once more."""
+    """Return the stack with a finished child of the top frame on top again, to be solved once more.
+
+    The children that depend on it follow it, also those that do by way of others.
+    """
     parent = stack[-1]
+    after = _dependents(parent, int(frame.rpartition(".")[2]))
+    stale = [result for result in parent["results"] if result["frame"] in after]
+    kept = [result for result in parent["results"] if result["frame"] not in {frame, *after}]
     before = next(result for result in parent["results"] if result["frame"] == frame)
-    again = child(parent, int(frame.rpartition(".")[2]))
-    again.update(phase="solve", attempt=before["attempts"] + 1, answer=before["answer"], feedback=feedback)
-    return [*stack[:-1], Frame({**parent, "sent_back": True, "attempt": parent["attempt"] + 1}), again]
+    parent = Frame({**parent, "results": kept, "stale": stale, "attempt": parent["attempt"] + 1})
+    index = int(frame.rpartition(".")[2])
+    return [*stack[:-1], parent, _anew(child(parent, index), before, feedback)]
+
+
+def _begin(parent: Frame, index: int) -> Frame:
+    """Return the frame of a child that is begun, or done anew because a result it builds on has changed."""
+    frame = child(parent, index)
+    before = next((result for result in parent["stale"] or [] if result["frame"] == frame["id"]), None)
+    return _anew(frame, before, "a result that it builds on has changed; it is given above") if before else frame
+
+
+def _anew(frame: Frame, before: ChildResult, feedback: str) -> Frame:
+    answer = before["answer"] or None
+    return Frame({**frame, "phase": "solve", "attempt": before["attempts"] + 1, "answer": answer, "feedback": feedback})
+
+
+def _dependents(parent: Frame, index: int) -> set[str]:
+    """Return the frames of the children that build on a child's result."""
+    found = {parent["plan"][index]["id"]}
+    for place in order(parent["plan"]):
+        if found.intersection(parent["plan"][place]["depends_on"]):
+            found.add(parent["plan"][place]["id"])
+    return {child_id(parent, place) for place, other in enumerate(parent["plan"]) if other["id"] in found} - {
+        child_id(parent, index)
+    }
 
 
 def apply(stack: Stack, op: Op) -> Stack:

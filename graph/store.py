@@ -7,7 +7,7 @@ the last steps. A ``postgresql://`` address is PostgreSQL. Both are safe under s
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import BaseStore
+from langgraph.store.base import Op as StoreOp
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from frames.errors import StoreError, UsageError
@@ -52,6 +53,25 @@ class _Connection(Protocol):
     async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement with ``?`` places, commit it, and return its rows."""
         ...
+
+
+class _OneAtATime(BaseStore):
+    """LangGraph's store over SQLite, asked one thing at a time.
+
+    It puts what many ask at once into one transaction. One that reads before it writes, while the checkpoints'
+    connection writes, is refused by SQLite at once, whatever the time-out.
+    """
+
+    def __init__(self, inner: AsyncSqliteStore) -> None:
+        self._inner = inner
+        self._turn = asyncio.Lock()
+
+    async def abatch(self, ops: Iterable[StoreOp]) -> list[Any]:
+        async with self._turn:
+            return [(await self._inner.abatch([op]))[0] for op in ops]
+
+    def batch(self, ops: Iterable[StoreOp]) -> list[Any]:
+        raise NotImplementedError("the store is asynchronous")
 
 
 class RunExistsError(UsageError):
@@ -155,7 +175,7 @@ async def _sqlite(path: Path) -> AsyncGenerator[Store]:
 
 async def _ready(connection: aiosqlite.Connection, artifacts: AsyncSqliteStore, path: Path) -> Store:
     saver = AsyncSqliteSaver(connection, serde=serializer())
-    store = Store(saver, artifacts, _Sqlite(saver))
+    store = Store(saver, _OneAtATime(artifacts), _Sqlite(saver))
     try:
         await _turn_on_wal(connection)
         await connection.execute("PRAGMA synchronous=NORMAL")

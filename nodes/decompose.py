@@ -22,6 +22,7 @@ from nodes.prompt import render
 from nodes.step import Step, Update, node
 from nodes.structured import Plan, read_list, read_object, without_reasoning
 
+_ENTRY = re.compile(r"^([ \t]*)(?:[-*\u2022](?![-*])|\d{1,2}[.)])[ \t]+(\S.*)$", re.MULTILINE)
 _BULLET = re.compile(r"^[ \t]*([-*])(?!\1)(?:[ \t]+[-*](?=[ \t]))*[ \t]*(\S.*)$", re.MULTILINE)
 
 
@@ -105,10 +106,23 @@ def read_plan(reply: Reply) -> Subtasks:
     text = without_reasoning(reply.text)
     if "{" in text and "}" not in text[text.index("{") :]:
         raise plans.PlanError("the reply breaks off in the middle of the JSON")
-    found_bullets = bullets(text)
+    found_bullets = outline(text)
     if not found_bullets and text and text.lower() not in {"[]", "null", "none"}:
         raise plans.PlanError(f"the reply is no JSON with subtasks: {one_line(text, 120)}")
     return found_bullets
+
+
+def outline(text: str) -> list[str]:
+    """Return the entries of a list with bullets or numbers; what is indented below an entry is part of it."""
+    lines = [(len(match[1].expandtabs()), match[2].strip()) for match in _ENTRY.finditer(text)]
+    top = min((indent for indent, _ in lines), default=0)
+    entries: list[str] = []
+    for indent, entry in lines:
+        if indent <= top + 1 or not entries:
+            entries.append(entry)
+        else:
+            entries[-1] += f"; {entry}"
+    return entries
 
 
 def bullets(text: str) -> list[str]:
@@ -145,6 +159,10 @@ async def _planned(step: Step, **fault: str) -> tuple[list[Subtask], str | None]
         (plans.check_graph if graph else plans.check)(plan, step.lineage, context.max_subtasks)
     except plans.PlanError as refusal:
         return [], str(refusal)
+    except plans.PlanFormError as fault_of_form:
+        if not graph:
+            raise
+        return [], str(fault_of_form).replace("the decomposer returned", "subtasks is").replace("the decomposer's ", "")
     except ReplyCutError as cut:
         if not graph:
             raise

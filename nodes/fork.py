@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from langgraph.config import get_config
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.func import task
 from langgraph.types import Interrupt
 from typing_extensions import TypedDict
@@ -19,6 +19,7 @@ from frames.frame import ChildResult, Frame, child, child_id, result_of
 from frames.plan import order
 from frames.stack import with_result
 from frames.state import Call, Status
+from frames.text import one_line
 from frames.trace import Trace
 from nodes.artifacts import keep_large
 from nodes.context import Context
@@ -102,13 +103,16 @@ class _Fork:
         for branch in before:
             parent = with_result(parent, branch["result"])
         frame = child(parent, index)
-        if self.stop.is_set() or self.shared.reached:
+        if self.shared.reached:
+            why = f"not begun: {self.shared.reached}"
+            return _ended(result_of(frame, failed=why), "limited", gaps=[f"{frame['id']}: {why}"])
+        if self.stop.is_set():
             return _ended(result_of(frame, failed="not begun"), "cancelled")
         doomed = next((result for result in parent["results"] if result["frame"] == frame["id"]), None)
         if doomed:
             return _ended(doomed, "failed", gaps=[f"{frame['id']}: {doomed['failed']}"])
         self.step.announce(frame)
-        run = asyncio.ensure_future(self._run(frame))
+        run = asyncio.ensure_future(self._within_boundary(frame))
         stopped = asyncio.ensure_future(self.stop.wait())
         try:
             await asyncio.wait([run, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -122,7 +126,19 @@ class _Fork:
             run.cancel()
             await asyncio.wait([run])
         calls = self.shared.made_below(frame["id"])
+        self.step.end_below(frame["id"])
         return _ended(result_of(frame, failed="cancelled, for a sibling failed"), "cancelled", calls=calls)
+
+    async def _within_boundary(self, frame: Frame) -> Branch:
+        try:
+            return await self._run(frame)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:  # noqa: BLE001  # the frame's boundary: what ends a branch is no end to its siblings
+            gap = f"{frame['id']}: raised {type(error).__name__}: {one_line(str(error), 300)}"
+            calls = self.shared.made_below(frame["id"])
+            self.step.end_below(frame["id"])
+            return _ended(result_of(frame, failed=gap.partition(": ")[2]), "failed", gaps=[gap], calls=calls)
 
     async def _run(self, frame: Frame) -> Branch:
         step = self.step

@@ -18,6 +18,7 @@ class Shared:
     def __init__(self, parallel: int) -> None:
         self.calls = self.tokens = self.frames = self.in_flight = 0
         self.made: dict[str, list[Call]] = {}
+        self.open: set[str] = set()  # frames that were begun and have not ended
         self.reached: LimitError | None = None
         self._places = asyncio.Semaphore(parallel)
         self._paused_until: dict[str, float] = {}

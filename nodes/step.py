@@ -17,7 +17,7 @@ from langgraph.types import Overwrite
 from frames.errors import CactusError, CallError, LimitError
 from frames.events import Event
 from frames.frame import ChildResult, Frame, Named, Phase, checked_task, root
-from frames.stack import Op, Stack, fold, found_so_far, has_answers, new_gaps
+from frames.stack import Op, Stack, fold, found_so_far, has_answers, new_gaps, not_begun
 from frames.state import SCHEMA, Call, State
 from frames.text import one_line
 from frames.trace import Trace
@@ -107,7 +107,7 @@ class Step:
 
     async def settle(self, *, traces: Sequence[Trace]) -> Update:
         """Return the update that pops the accepted frame; the root's, or a branch's, ends the run."""
-        self.emit({"event": "done", "frame": self.frame["id"], "success": True})
+        self._end_frame(self.frame["id"], success=True)
         if len(self.path) == 1 and not self.is_branch:
             output = self.frame["answer"]
             return self.update({"op": "settle"}, traces=traces, **self._end("succeeded", output=output))
@@ -124,9 +124,9 @@ class Step:
         ``gap`` says which frame and why. Under the policy ``partial`` the frames above it fail in turn while
         they have no other child's answer.
         """
-        self.emit({"event": "done", "frame": self.frame["id"], "success": False})
         if self.context.on_failure == "fail":
             return self.halt("failed", gaps=[*gaps, gap], **account)
+        self._end_frame(self.frame["id"], success=False)
         path, ops, gaps = self.path, list[Op](), list(gaps)
         while len(path) > 1:
             op: Op = {"op": "settle", "failed": gap.partition(": ")[2]}
@@ -138,15 +138,15 @@ class Step:
                 self.announce(path[-1])
                 return self.update(*ops, gaps=gaps, **account)
             gap = f"{path[-1]['id']}: none of its subtasks has an answer"
-            self.emit({"event": "done", "frame": path[-1]["id"], "success": False})
+            if len(path) > 1:
+                self._end_frame(path[-1]["id"], success=False)
         return self.halt("failed", gaps=[*gaps, gap], **account)
 
     def limited(self, limit: LimitError) -> Update:
         """Return the update that ends the run at a limit, with what was found so far."""
         if self.context.shared:
             self.context.shared.reached = limit
-        self.emit({"event": "done", "frame": self.frame["id"], "success": False})
-        return self.halt("limited", gaps=[f"{self.frame['id']}: {limit}"])
+        return self.halt("limited", gaps=[f"{self.frame['id']}: {limit}", *not_begun(self.path)])
 
     def halt(
         self, status: Literal["failed", "limited"], *, found: Sequence[ChildResult] = (), **account: Any
@@ -155,6 +155,7 @@ class Step:
 
         ``found`` are answers beyond those on the stack; a limit, and in all but ``classic`` a failure, gives them.
         """
+        self.end_below(self.path[0]["id"])
         found = [*found_so_far(self.path), *found] if self.context.profile != "classic" or status == "limited" else []
         text = "\n\n".join(f"{result['frame']} {result['task']}\n{result['answer']}" for result in found)
         return self.update(**self._end(status, partial=text or None), found=found, **account)
@@ -212,8 +213,23 @@ class Step:
             "duration_ms": round((self.context.now() - self.started) * 1000),
         }
 
+    def end_below(self, frame: str) -> None:
+        """Tell whoever watches that a frame and all that were begun below it end without an answer."""
+        shared = self.context.shared
+        begun = shared.open if shared else {entry["id"] for entry in self.path}
+        ending = [id_ for id_ in begun if id_ == frame or id_.startswith(f"{frame}.")]
+        for id_ in sorted(ending, key=lambda id_: (-id_.count("."), id_)):
+            self._end_frame(id_, success=False)
+
+    def _end_frame(self, frame: str, *, success: bool) -> None:
+        if self.context.shared:
+            self.context.shared.open.discard(frame)
+        self.emit({"event": "done", "frame": frame, "success": success})
+
     def announce(self, frame: Frame) -> None:
         """Tell whoever watches that a frame was made."""
+        if self.context.shared:
+            self.context.shared.open.add(frame["id"])
         if frame["phase"] != "atomize":
             return
         parent, _, _ = frame["id"].rpartition(".")

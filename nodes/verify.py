@@ -3,10 +3,10 @@
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 from frames import trace
-from frames.frame import Frame, is_planned, place
+from frames.frame import Frame, child_id, is_planned, place
 from frames.stack import Op
 from frames.text import clean
 from nodes.asking import Asking
@@ -17,6 +17,13 @@ from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.step import Step, Update, node
 from nodes.structured import Judgement, read_object, truth, without_reasoning
+
+_ID = re.compile(r"\d+(?:\.\d+)+")
+_MENTION = re.compile(
+    r"(?:^|\[|\(|\b(?:frame|subtask|task|child|part|result|answer|of|in|from|by)\W{1,3})(\d+(?:\.\d+)+)(?![\d%]|\.\d)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A frame's id where it stands for the frame: a bare 0.1 within a sentence may be a number."""
 
 _WORD = re.compile(r"\s*(?:accept|reject)[a-z]*(?:\s*[:.,;!]|\s+-(?=\s))?\s*", re.IGNORECASE)
 
@@ -84,8 +91,7 @@ class Structured(ModelComponent):
         accepted = truth(found.get("accepted"))
         if accepted is None:
             return read_verdict(without_reasoning(reply.text))
-        feedback, guilty = str(found.get("feedback") or ""), found.get("guilty")
-        blamed = guilty if isinstance(guilty, str) and guilty not in feedback else None
+        feedback, blamed = str(found.get("feedback") or ""), _blamed(found.get("guilty"), ask.frame)
         return Verdict(accepted, f"{blamed}: {feedback}" if blamed and not accepted else feedback)
 
 
@@ -145,7 +151,7 @@ def _combine_again(step: Step, verdict: Verdict, traced: trace.Trace) -> Update:
     if not step.context.combines_again or frame["attempt"] >= step.context.max_retries:
         return step.fail(_gap(frame, verdict), traces=[traced])
     guilty = _guilty(frame, verdict)
-    if guilty is None or frame["sent_back"]:
+    if guilty is None or frame["stale"] is not None:
         return step.go("retry", feedback=verdict.feedback, traces=[traced])
     note = f"{guilty}: sent back, for the combination of {frame['id']} was rejected: {verdict.feedback}"
     fields: Op = {"op": "revise", "fields": {"feedback": verdict.feedback}}
@@ -153,11 +159,21 @@ def _combine_again(step: Step, verdict: Verdict, traced: trace.Trace) -> Update:
     return step.update(fields, sent, traces=[traced], notes=[note])
 
 
+def _blamed(guilty: Any, frame: Frame | None) -> str | None:
+    """Return the frame's id that ``guilty`` names, itself or by the subtask's id in the plan."""
+    named = cast("list[Any]", guilty) if isinstance(guilty, list) else [guilty]
+    for index, subtask in enumerate(frame["plan"] if frame else []):
+        if frame and named in ([subtask["id"]], [child_id(frame, index)]):
+            return child_id(frame, index)
+    return None
+
+
 def _guilty(frame: Frame, verdict: Verdict) -> str | None:
-    """Return the child that a verdict blames: the only one that its feedback mentions."""
+    """Return the child that a verdict blames: the only one that its feedback mentions as a frame."""
     children = {result["frame"] for result in frame["results"] if not result["failed"]}
-    mentioned = {word for word in re.findall(r"\d+(?:\.\d+)+", verdict.feedback) if word in children}
-    return mentioned.pop() if len(mentioned) == 1 else None
+    said = children.intersection(_ID.findall(verdict.feedback))
+    blamed = said.intersection(_MENTION.findall(verdict.feedback))
+    return blamed.pop() if len(said) == len(blamed) == 1 else None
 
 
 def _checked(verdict: object) -> Verdict:

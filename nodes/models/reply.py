@@ -81,6 +81,6 @@ def answer(reply: Reply, model: str) -> str:
             "allow longer replies, use another model, or split the task further"
         )
     if reply.refusal or reply.finish in _REFUSED:
-        said = f": {one_line(str(reply.refusal or reply.text), 200)}" if reply.refusal or reply.text else ""
+        said = f": {one_line(str(reply.refusal or reply.text), 200).rstrip('.')}" if reply.refusal or reply.text else ""
         raise RefusedError(f"{model} declined to answer{said}; rephrase the task or use another model")
     return reply.text
