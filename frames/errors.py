@@ -5,7 +5,9 @@ CactusError
 ├── CallError           a model call gave no usable reply; the frame's step fails
 │   ├── TransportError  the provider could not be reached or kept failing, after all retries
 │   ├── ReplyCutError   the reply was cut off at its length limit
-│   └── RefusedError    the model declined to answer
+│   ├── RefusedError    the model declined to answer
+│   │   └── EmptyReplyError  the reply had no text
+│   └── ToolsRefusedError    the endpoint takes no tools
 ├── StoreError          the database of runs failed under way; what was saved before stays
 └── LimitError          a limit of the run was reached; a result with a status, not a failure
 
@@ -35,6 +37,14 @@ class ReplyCutError(CallError):
 
 class RefusedError(CallError):
     """The model declined to answer."""
+
+
+class EmptyReplyError(RefusedError):
+    """The reply had no text."""
+
+
+class ToolsRefusedError(CallError):
+    """The endpoint takes no tools; the model can be told of them in words."""
 
 
 class StoreError(CactusError):

@@ -58,7 +58,7 @@ class Frame(TypedDict):
     ``id`` is its path (the root is ``0``, its third child ``0.2``), ``attempt`` the number of the attempt
     under way, from 1, ``answer`` what the verifier is to judge, ``feedback`` what it said last. ``known`` are
     the results it builds on: those of the subtasks that it, or a frame above it, depends on. ``stale`` are the
-    results of children that are to be done anew; ``None`` before any was.
+    results of children that are to be done anew, ``None`` before any was; it is empty in such a child itself.
     """
 
     id: str

@@ -91,7 +91,7 @@ def _inner(children: int, shape: Shape, costs: Costs) -> int:
 
 def _sent_back(shape: Shape, costs: Costs) -> int:
     """Most calls of a child that is solved anew: all of a plan's may be, the guilty one and those that build on it."""
-    return shape.attempts * (costs.solve + costs.verify) if shape.sends_back and shape.combines > 1 else 0
+    return costs.solve + costs.verify if shape.sends_back and shape.combines > 1 else 0
 
 
 def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> int:

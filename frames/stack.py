@@ -184,7 +184,16 @@ def _begin(parent: Frame, index: int) -> Frame:
 
 def _anew(frame: Frame, before: ChildResult, feedback: str) -> Frame:
     answer = before["answer"] or None
-    return Frame({**frame, "phase": "solve", "attempt": before["attempts"] + 1, "answer": answer, "feedback": feedback})
+    return Frame(
+        {
+            **frame,
+            "phase": "solve",
+            "attempt": before["attempts"] + 1,
+            "answer": answer,
+            "feedback": feedback,
+            "stale": [],
+        }
+    )
 
 
 def _dependents(parent: Frame, index: int) -> set[str]:

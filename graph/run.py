@@ -12,6 +12,7 @@ from langgraph.runtime import RunControl
 from frames.frame import checked_task
 from frames.state import Status
 from graph.bound import bound_of
+from graph.branches import with_branches
 from graph.build import Solver
 from graph.result import SolveResult, from_state
 from nodes.context import Context
@@ -70,7 +71,8 @@ async def result_of(graph: Solver, context: Context, run_id: str, unfinished: St
     """Return the result of a run as its last checkpoint has it."""
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)
-    return from_state(snapshot.values, run_id, bound, unfinished, snapshot.created_at)
+    values = await with_branches(graph, run_id, snapshot.values)
+    return from_state(values, run_id, bound, unfinished, snapshot.created_at)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The solver that Python users import: the machine with its components, as one object."""
 
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
 from frames.errors import UsageError
-from frames.frame import Kind
+from frames.frame import KINDS
 from frames.limits import Bound
 from graph.bound import bound_of
 from graph.build import Solver, make_graph
@@ -28,7 +28,9 @@ from nodes.context import Components, Context
 from nodes.decompose import Decomposer
 from nodes.models.local import LocalServer
 from nodes.models.resolve import ModelLike, Models
+from nodes.settings import MODEL_ROLES
 from nodes.solve import Executor
+from nodes.tools.load import as_tools
 from nodes.verify import Verifier
 
 
@@ -94,11 +96,11 @@ class RecursiveTaskSolver:
         *,
         atomizer: Atomizer | None = None,
         decomposer: Decomposer | None = None,
-        executors: Mapping[Kind, Executor] | None = None,
+        executors: Mapping[str, Executor] | None = None,
         aggregator: Aggregator | None = None,
         verifier: Verifier | None = None,
         role_models: Mapping[str, ModelLike | Sequence[ModelLike]] | None = None,
-        tools: Sequence[BaseTool] = (),
+        tools: Sequence[BaseTool | Callable[..., Any] | str] = (),
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         store: BaseStore | None = None,
         **settings: Any,
@@ -111,12 +113,13 @@ class RecursiveTaskSolver:
             atomizer: ``(task, depth) -> bool``; by default a model judges each task.
             decomposer: ``(task, depth) -> list`` of texts, or of mappings of ``id``, ``task``, ``kind`` and
                 ``depends_on``; by default a model plans.
-            executors: ``(task) -> str`` by kind (search, think, write, code), in place of the built-in ones.
+            executors: ``(task) -> str`` by kind (search, think, write, code; "" for a task without one), in place of
+                the built-in ones.
             aggregator: ``(task, results) -> str``; by default a model checks, cites and compresses.
             verifier: ``(task, result, attempt) -> Verdict``; by default a model judges each answer.
             role_models: a model, or a list of which each is asked where the one before fails, by role
                 (``atomize``, …, ``solve.code``).
-            tools: LangChain tools for search tasks.
+            tools: tools for search tasks: LangChain's, functions with a docstring, or dotted names.
             checkpointer: where its steps are kept; by default in memory, for the length of one call.
             store: where artifacts are kept; by default in memory likewise.
             settings: further settings (``docs``, ``parallel``, ``max_subtasks``, …): see ``nodes.settings``.
@@ -125,16 +128,16 @@ class RecursiveTaskSolver:
             UsageError: a setting is out of its range, or a component is no function; the message names it.
         """
         _check_functions(atomizer=atomizer, decomposer=decomposer, verifier=verifier, aggregator=aggregator)
-        _check_functions(**{f"executors[{kind!r}]": executor for kind, executor in (executors or {}).items()})
+        _check_executors(executors or {})
         context = Context.checked(**{"profile": "roma", **settings})
         parts = profiles.components(context, executors)
         given = {"atomizer": atomizer, "decomposer": decomposer, "aggregator": aggregator, "verifier": verifier}
         parts = replace(parts, **{name: component for name, component in given.items() if component is not None})
-        models = {role: _listed(named) for role, named in (role_models or {}).items()}
+        models = {role: _listed(role, named) for role, named in dict(_mapping("role_models", role_models)).items()}
         if model is not None:
             models[""] = [model]
         solver = cls.__new__(cls)
-        with_models = context.with_components(parts, Models(context.call_timeout), given=models, tools=tools)
+        with_models = context.with_components(parts, Models(context.call_timeout), given=models, tools=as_tools(tools))
         solver._set(with_models, checkpointer, store)  # noqa: SLF001  # its own class
         return solver
 
@@ -181,7 +184,22 @@ def _check_functions(**components: object) -> None:
             raise UsageError(f"{name} must be a function, not {type(component).__name__}")
 
 
-def _listed(named: ModelLike | Sequence[ModelLike]) -> list[ModelLike]:
+def _check_executors(executors: Any) -> None:
+    for kind, executor in _mapping("executors", executors).items():
+        if kind not in ("", *KINDS):
+            raise UsageError(f"executors: there is no kind {kind!r}: kinds are {', '.join(KINDS)}")
+        _check_functions(**{f"executors[{kind!r}]": executor})
+
+
+def _mapping(name: str, given: Any) -> Mapping[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{name} must be a mapping, not {type(given).__name__}")
+    return cast("Mapping[str, Any]", given or {})
+
+
+def _listed(role: str, named: ModelLike | Sequence[ModelLike]) -> list[ModelLike]:
+    if role not in MODEL_ROLES:
+        raise UsageError(f"role_models: there is no role {role!r}: roles are {', '.join(MODEL_ROLES)}")
     return list(cast("Sequence[ModelLike]", named)) if isinstance(named, list | tuple) else [cast("ModelLike", named)]
 
 

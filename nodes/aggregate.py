@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from frames import trace
-from frames.errors import ReplyCutError
+from frames.errors import EmptyReplyError, ReplyCutError
 from frames.frame import ChildResult, place
 from frames.text import estimate_tokens
 from nodes.asking import within_run
@@ -77,10 +77,10 @@ async def aggregate(step: Step) -> Update:
     results = [await _whole(step, result) for result in sorted(frame["results"], key=place)]
     try:
         combined = await use(step.context.components.aggregator, frame["task"], results, ask=step.ask)
-    except ReplyCutError as cut:
+    except (ReplyCutError, EmptyReplyError) as none:
         if not (step.may_retry and step.context.combines_again):
             raise
-        return step.go("retry", feedback=f"{cut}. Combine in fewer words.")
+        return step.go("retry", feedback=f"{none}{'. Combine in fewer words' * isinstance(none, ReplyCutError)}.")
     answer = text_of(combined, "aggregator")
     step.emit_answer(answer)
     return step.go("verify", answer=answer, traces=[trace.aggregated(frame, answer)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 from langchain_core.tools import BaseTool
 
-from frames.errors import CactusError, CallError, LimitError, RefusedError, ReplyCutError
+from frames.errors import CactusError, CallError, EmptyReplyError, LimitError, ReplyCutError, ToolsRefusedError
 from frames.frame import Frame
 from frames.state import Call
 from frames.text import clean, one_line
@@ -114,7 +114,9 @@ class Asking:
     async def tools_for(self, model: ModelLike | None = None) -> bool:
         """Whether the model that would be asked can be given tools."""
         models = [model] if model is not None else self.context.models_of(self.role, self.frame["kind"])
-        return all([calls_tools(await self._resolved(meant)) for meant in models])
+        resolved = [await self._resolved(meant) for meant in models]
+        refused = self.context.models.refusals.tools
+        return all(calls_tools(model) and id(model) not in refused for model in resolved)
 
     async def _reply(self, query: Query, meant: ModelLike) -> Reply:
         self._admit()
@@ -125,9 +127,10 @@ class Asking:
             reply = await call(resolved, query, self.request, self.policy(meant))
         self._account(reply, self.asked, self.context.now() - before)
         text = answer(reply, self.asked)
-        calls = reply.parsed is not None or (reply.message is not None and reply.message.tool_calls)
+        message = reply.message
+        calls = reply.parsed is not None or (message and (message.tool_calls or message.invalid_tool_calls))
         if self.role in _ANSWERING and not text.strip() and not calls:
-            raise RefusedError(
+            raise EmptyReplyError(
                 f"{self.asked} gave an empty reply, which is no answer; rephrase the task or use another model"
             )
         self.asked = None
@@ -170,7 +173,7 @@ class Asking:
         def place() -> AbstractAsyncContextManager[None]:
             return shared.place(provider) if shared else nullcontext()
 
-        return CallPolicy(context.call_timeout, context.call_attempts, on_wait, place, context.models.unstructured)
+        return CallPolicy(context.call_timeout, context.call_attempts, on_wait, place, context.models.refusals)
 
     def _tell_wait(self, seconds: float, reason: str) -> None:
         self.emit({"event": "wait", "frame": self.frame["id"], "role": self.role, "seconds": seconds, "reason": reason})
@@ -218,6 +221,6 @@ def _by_name(tool: BaseTool, given: Any) -> dict[str, Any]:
 
 def _is_models(fault: BaseException) -> TypeGuard[Exception]:
     """Whether a fault lies with the model asked, so that another may do; a reply cut short is the task's size."""
-    if isinstance(fault, ReplyCutError):
+    if isinstance(fault, ReplyCutError | ToolsRefusedError):
         return False
     return isinstance(fault, CallError) or is_transport(fault) or status_of(fault) is not None

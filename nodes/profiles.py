@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from frames.frame import Kind
 from nodes import aggregate, atomize, decompose, retry, solve, verify
 from nodes.context import Components
 from nodes.executors.code import Code
@@ -14,7 +13,7 @@ from nodes.settings import Settings
 from nodes.solve import Executor
 
 
-def components(settings: Settings, own: Mapping[Kind, Executor] | None = None) -> Components:
+def components(settings: Settings, own: Mapping[str, Executor] | None = None) -> Components:
     """Return the components that ``settings`` name, each asking the run's models for its role.
 
     ``own`` are a user's executors by kind, in place of the built-in ones.
@@ -35,7 +34,7 @@ def classic(settings: Settings) -> Components:
     )
 
 
-def roma(settings: Settings, own: Mapping[Kind, Executor]) -> Components:
+def roma(settings: Settings, own: Mapping[str, Executor]) -> Components:
     """Return components with structured output, and an executor for each kind of task."""
     depth = settings.atomizer_depth
     return Components(
@@ -48,7 +47,7 @@ def roma(settings: Settings, own: Mapping[Kind, Executor]) -> Components:
     )
 
 
-def executors(settings: Settings, own: Mapping[Kind, Executor]) -> Mapping[str, Executor]:
+def executors(settings: Settings, own: Mapping[str, Executor]) -> Mapping[str, Executor]:
     """Return the executor of each kind of task, and under "" the one of a task without a kind."""
     kinds: dict[str, Executor] = {
         "search": Search(max_steps=settings.max_steps),
@@ -57,4 +56,4 @@ def executors(settings: Settings, own: Mapping[Kind, Executor]) -> Mapping[str, 
         "code": Code(max_steps=settings.max_steps),
         **own,
     }
-    return {**kinds, "": Kindless(kinds)}
+    return {"": Kindless(kinds), **kinds}

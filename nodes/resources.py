@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from langchain_core.tools import BaseTool
 
 from frames.errors import UsageError
+from frames.text import clean
 from nodes.artifacts import Artifact, Artifacts
 from nodes.settings import Settings
 
@@ -74,10 +75,10 @@ class Resources:
         """Return the attached files, kept as artifacts when first asked for."""
         async with self._lock:
             if self._attached is None:
-                files = [Path(name) for name in self._settings.attach]
+                files = [Path(name) for name in dict.fromkeys(self._settings.attach)]
                 contents = [await asyncio.to_thread(file.read_bytes) for file in files]
                 pairs = zip(files, contents, strict=True)
-                self._attached = [await artifacts.put(content, file.name, "0") for file, content in pairs]
+                self._attached = [await artifacts.put(content, clean(file.name), "0") for file, content in pairs]
             return self._attached
 
     def sandbox(self) -> "Sandbox":
@@ -117,7 +118,7 @@ class Resources:
 
 def _check_files(names: list[str]) -> None:
     seen: set[str] = set()
-    for name in names:
+    for name in dict.fromkeys(names):
         if not Path(name).is_file():
             raise UsageError(f"there is no file {name} to attach")
         if Path(name).name in seen:

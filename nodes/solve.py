@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from frames import trace
-from frames.errors import ReplyCutError
+from frames.errors import EmptyReplyError, ReplyCutError
 from frames.text import clean
 from nodes.component import Ask, ComponentError, ModelComponent, ask_directly, use
 from nodes.executors.brief import brief
@@ -45,10 +45,10 @@ async def solve(step: Step) -> Update:
         task = brief(task, frame, step.context)
     try:
         answer = text_of(await use(parts.executor(frame["kind"]), task, ask=step.ask), "solver")
-    except ReplyCutError as cut:
+    except (ReplyCutError, EmptyReplyError) as none:
         if not step.may_retry:
             raise
-        return step.go("retry", feedback=f"{cut}. Answer in fewer words.")
+        return step.go("retry", feedback=f"{none}{'. Answer in fewer words' * isinstance(none, ReplyCutError)}.")
     step.emit_answer(answer)
     return step.go("verify", answer=answer, traces=[trace.solved(frame, answer)])
 

@@ -16,7 +16,7 @@ from langgraph.types import Overwrite
 
 from frames.errors import CactusError, CallError, LimitError
 from frames.events import Event
-from frames.frame import ChildResult, Frame, Named, Phase, checked_task, root
+from frames.frame import ChildResult, Frame, Named, Phase, checked_task, is_planned, root
 from frames.stack import Op, Stack, fold, found_so_far, has_answers, new_gaps, not_begun
 from frames.state import SCHEMA, Call, State
 from frames.text import one_line
@@ -80,9 +80,15 @@ class Step:
         return self.context.shared.frames if self.context.shared else self.frames
 
     @property
+    def has_attempts(self) -> bool:
+        """Whether the frame has a further attempt; a child that is done anew has one only."""
+        done_anew = not is_planned(self.frame) and self.frame["stale"] is not None
+        return self.frame["attempt"] < self.context.max_retries and not done_anew
+
+    @property
     def may_retry(self) -> bool:
         """Whether a further attempt is left that is told what was wrong: the same request is not made again."""
-        return self.context.feedback_on_retry and self.frame["attempt"] < self.context.max_retries
+        return self.context.feedback_on_retry and self.has_attempts
 
     # --- what a node does -------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ async def verify(step: Step) -> Update:
         return await step.settle(traces=[traced])
     if is_planned(frame):
         return _combine_again(step, verdict, traced)
-    if frame["attempt"] < step.context.max_retries:
+    if step.has_attempts:
         return step.go("retry", feedback=verdict.feedback, traces=[traced])
     return step.fail(_gap(frame, verdict))
 
@@ -148,7 +148,7 @@ async def verify(step: Step) -> Update:
 def _combine_again(step: Step, verdict: Verdict, traced: trace.Trace) -> Update:
     """Send a rejected combination to its next attempt; before that, once, the child at fault to its own."""
     frame = step.frame
-    if not step.context.combines_again or frame["attempt"] >= step.context.max_retries:
+    if not step.context.combines_again or not step.has_attempts:
         return step.fail(_gap(frame, verdict), traces=[traced])
     guilty = _guilty(frame, verdict)
     if guilty is None or frame["stale"] is not None:

@@ -169,6 +169,45 @@ def test_tools_documents_and_files_that_are_not_there_are_refused_before_anythin
     assert (cactus.folder / "calls.jsonl").read_text() == ""
 
 
+def test_a_plain_function_is_a_tool() -> None:
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"rain in {city}"
+
+    model = ScriptedChatModel.from_script({"rules": [
+        {"role": "solve", "contains": "Observation: rain in Rome", "reply": "rain"},
+        {"role": "solve", "reply": "Action: weather\nAction Input: Rome"},
+    ]})  # fmt: skip
+    made = RecursiveTaskSolver.roma(model, tools=[weather], verifier=always_accept(), max_depth=0)
+    assert made.solve("t").output == "rain"
+
+
+class Toolless(OpenAIHandler):
+    """Refuses tools, as endpoints of small models do."""
+
+    def reply(self, state: Any, request: dict[str, Any], behaviour: dict[str, Any]) -> None:
+        if request.get("tools"):
+            self.answer(400, b'{"error": {"message": "tools are not supported"}}')
+            return
+        said = "\n".join(str(message["content"]) for message in request["messages"])
+        look = 'Action: search_documents\nAction Input: {"query": "keys rotate"}'
+        content = "90 days [source: auth.html]" if "Observation: " in said else look
+        super().reply(state, request, {"content": content})
+
+
+def test_an_endpoint_that_takes_no_tools_is_told_of_them_in_words(
+    documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = OpenAI()
+    with serve(Toolless, state) as address:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{address}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "x")
+        made = RecursiveTaskSolver.roma("openai:any", docs=str(documents), verifier=always_accept(), max_depth=0)
+        result = made.solve("How often do keys rotate?")
+    assert result.output == "90 days [source: auth.html]"
+    assert result.usage["calls"] == 2
+
+
 # --- code ----------------------------------------------------------------------------------------------------
 
 
@@ -283,6 +322,18 @@ def test_a_large_result_is_kept_outside_the_prompts_and_whole_where_it_is_combin
     assert done.document["output"] == "all there"
     artifact = cactus("show", "r", "--json", "--db", where).document["artifacts"][0]
     assert cactus("show", "r", "--artifact", artifact["id"], "--db", where).out == large
+
+
+def test_many_large_answers_at_once_lock_nothing(cactus: Cactus) -> None:
+    plan = planned(*(("think", f"{{task}} {place}", []) for place in range(12)))
+    rules = [plan, {"role": "solve", "reply": "{task} " + "x" * 20_000}]
+    model = cactus.script(*rules, default="combined")
+    for run in range(3):
+        done = cactus(
+            "solve", "t", "--json", "--max-depth=1", "--max-subtasks=12", f"--run-id=r{run}", "--model", model
+        )
+        assert (done.status, done.document["gaps"]) == (0, [])
+    assert len(cactus("show", "r0", "--json").document["artifacts"]) == 12
 
 
 async def test_the_same_content_is_kept_once_and_bytes_as_they_are() -> None:

@@ -14,7 +14,8 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, interrupt
 
 from frames.frame import KINDS
-from graph import RecursiveTaskSolver, SolveResult, always_accept, make_graph
+from graph import RecursiveTaskSolver, SolveResult, Verdict, always_accept, make_graph
+from graph.run import run
 
 
 @dataclass
@@ -380,3 +381,89 @@ async def test_case_15_a_slow_sibling_holds_nobody_back() -> None:
     await solver([Node([]), Node([]), Node([1])], work).asolve("0")
     assert log.index("start 0.2") < log.index("end 0.0")
     assert log.index("end 0.1") < log.index("start 0.2")
+
+
+async def test_what_unjoined_branches_have_done_is_in_the_result_of_a_stopped_run() -> None:
+    made = RecursiveTaskSolver.roma(
+        lambda prompt: "an answer",
+        atomizer=lambda task, depth: task in ("0.0", "0.1.0", "0.1.1"),
+        decomposer=lambda task, depth: [f"{task}.0", f"{task}.1"],
+        verifier=always_accept(),
+    )
+    saver, control = InMemorySaver(), RunControl()
+    graph, calls = make_graph(saver), 0
+    stopped: dict[str, Any] = {}
+    async for event in run(graph, made.context, "0", "r", control):
+        calls += event["event"] == "call"
+        if event["event"] == "call" and calls == 2:
+            control.request_drain("enough")
+        stopped = event.get("result", stopped)
+    assert stopped["status"] == "cancelled"
+    assert stopped["usage"]["calls"] == calls >= 2
+    assert stopped["frames"] == 5
+    assert stopped["partial"] is not None
+    assert "an answer" in stopped["partial"]
+
+
+async def test_a_component_that_is_cancelled_leaves_a_gap_and_its_siblings() -> None:
+    async def work(frame: str) -> None:
+        if frame == "0.1":
+            raise asyncio.CancelledError
+
+    result = await solver([Node([]), Node([]), Node([])], work).asolve("0")
+    assert result.success
+    assert [gap.partition(":")[0] for gap in result.gaps] == ["0.1"]
+    assert result.output == "0(re 0.0  re 0.2)"
+
+
+@pytest.mark.parametrize("limit", [{"max_calls": 7}, {"max_frames": 8}, {"deadline": 0.3}, {"on_failure": "fail"}])
+async def test_case_24_every_frame_that_began_ends_and_every_other_is_in_a_gap(limit: dict[str, Any]) -> None:
+    async def model(prompt: str) -> str:
+        if "0.1.2" in prompt and "on_failure" in limit:
+            raise ValueError("bang")
+        await asyncio.sleep(5 if "0.1.1" in prompt and "deadline" in limit else 0.01)
+        return "an answer"
+
+    made = RecursiveTaskSolver.roma(
+        model,
+        atomizer=lambda task, depth: depth > 1,
+        decomposer=lambda task, depth: [f"{task}.{place}" for place in range(3)],
+        verifier=always_accept(),
+        **limit,
+    )
+    events = [event async for event in made.astream("0")]
+    begun = [event["frame"] for event in events if event["event"] == "frame"]
+    ended = [event["frame"] for event in events if event["event"] == "done"]
+    assert sorted(begun) == sorted(ended)
+    result = events[-1]["result"]
+    assert not result["success"]
+    if "on_failure" not in limit:
+        assert result["status"] == "limited"
+        assert not any("none of its subtasks" in gap for gap in result["gaps"])
+
+
+def test_a_child_that_is_sent_back_takes_those_that_build_on_it_along() -> None:
+    told: dict[str, list[str]] = {}
+
+    def work(text: str) -> str:
+        frame = text.partition("\n")[0]
+        told.setdefault(frame, []).append(text)
+        return f"{frame} v{len(told[frame])}"
+
+    plan = [Node([]), Node([0]), Node([]), Node([1])]
+    verdicts = iter([Verdict.reject("0.0 is wrong"), Verdict.accept()])
+    made = RecursiveTaskSolver.roma(
+        lambda prompt: "never asked",
+        atomizer=lambda task, depth: depth > 0,
+        decomposer=lambda task, depth: [
+            {"id": str(place), "task": f"0.{place}", "kind": "think", "depends_on": node.needs}
+            for place, node in enumerate(plan)
+        ],
+        executors=dict.fromkeys(KINDS, work),
+        aggregator=lambda task, results: " ".join(result["answer"] for result in results),
+        verifier=lambda task, result, attempt: next(verdicts) if task == "0" else Verdict.accept(),
+    )
+    assert made.solve("0").output == "0.0 v2 0.1 v2 0.2 v1 0.3 v2"
+    assert "0.0 is wrong" in told["0.0"][1]
+    assert "0.0 v2" in told["0.1"][1]  # from the new result, told of the old answer
+    assert "0.1 v1" in told["0.1"][1]

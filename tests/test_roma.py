@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from frames.errors import UsageError
 from frames.frame import KINDS
+from frames.plan import from_entries
 from frames.text import estimate_tokens
 from graph import RecursiveTaskSolver, SolveResult, Verdict, always_accept
 from nodes.decompose import read_plan
@@ -371,7 +373,7 @@ def combining(children: list[str], window: int = 8000, **settings: Any) -> tuple
         model,
         atomizer=lambda task, depth: depth > 0,
         decomposer=lambda task, depth: list(numbers),
-        executors=dict.fromkeys(KINDS, lambda task: numbers[task]) | {"": lambda task: numbers[task]},  # type: ignore[arg-type]
+        executors=dict.fromkeys(KINDS, lambda task: numbers[task]) | {"": lambda task: numbers[task]},
         verifier=always_accept(),
         max_subtasks=99,
         window=window,
@@ -420,7 +422,7 @@ def test_the_combination_is_told_of_gaps_conflicts_and_its_size() -> None:
         model,
         atomizer=lambda task, depth: task in "xyz",
         decomposer=lambda task, depth: ["inner", "z"] if depth == 0 else ["x", "y"],
-        executors=dict.fromkeys(KINDS, work) | {"": work},  # type: ignore[arg-type]
+        executors=dict.fromkeys(KINDS, work) | {"": work},
         verifier=always_accept(),
         answer_tokens=321,
     )
@@ -430,3 +432,60 @@ def test_the_combination_is_told_of_gaps_conflicts_and_its_size() -> None:
     assert "at most 321 tokens" in inner
     assert "tokens (about" not in outer  # the root's answer is as long as its task wants
     assert "contradict each other" in inner
+
+
+@pytest.mark.parametrize("odd", ["hello", {"a": "x"}, 5, [5, 6], [[1], [2]], "x"])
+def test_a_plan_in_no_form_at_all_goes_back_and_is_then_given_up(odd: Any) -> None:
+    result = solve({"role": "decompose", "json": {"subtasks": odd}})
+    assert (result.success, result.frames) == (True, 1)
+    assert "plan refused" in result.notes[0]
+    assert "the decomposer" not in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        ("1. first\n2. second", ["first", "second"]),
+        ("Plan:\n1) first\n   - detail a\n   - detail b\n2) second", ["first; detail a; detail b", "second"]),
+        ("- first\n  - sub one\n- second", ["first; sub one", "second"]),
+    ],
+)
+def test_numbered_and_nested_lists_are_plans(text: str, plan: list[str]) -> None:
+    assert read_plan(from_text("", text)) == plan
+
+
+@pytest.mark.parametrize("needs", ["a, b", ["a", None, "b"], ["a", "b", "a"]])
+def test_dependencies_are_read_in_odd_forms(needs: Any) -> None:
+    plan = from_entries([entry("a", "x"), entry("b", "y"), {"task": "z", "depends_on": needs}])
+    assert plan[2]["depends_on"] == ["a", "b"]
+
+
+def test_a_number_in_the_feedback_is_no_frame() -> None:
+    reject = {"role": "verify", "frame": "0", "attempt": 1, "reply": "REJECT the p value must be 0.1"}
+    assert solve(TWO, reject).usage["by_role"]["solve"]["calls"] == 2
+    named = {"role": "verify", "frame": "0", "attempt": 1, "json": {"accepted": False, "feedback": "no", "guilty": "b"}}
+    assert solve(TWO, named).usage["by_frame"]["0.1"]["calls"] == 1 + 2 * 2  # by its id in the plan
+
+
+def test_an_empty_answer_is_asked_for_again() -> None:
+    result = solve({"role": "solve", "attempt": 1, "reply": ""}, max_depth=0)
+    assert result.output == "an answer"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"executors": [1]}, "executors must be a mapping"),
+        ({"executors": {"dance": str}}, "there is no kind 'dance'"),
+        ({"executors": {"code": 1}}, "must be a function"),
+        ({"tools": 5}, "tools must be a list"),
+        ({"tools": [5]}, "is a int"),
+        ({"role_models": ["x"]}, "role_models must be a mapping"),
+        ({"role_models": {"dance": "x"}}, "there is no role 'dance'"),
+        ({"parallel": 0}, "parallel must be"),
+        ({"on_failure": "maybe"}, "on_failure must be"),
+    ],
+)
+def test_what_roma_is_wrongly_given_is_refused_when_it_is_built(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        RecursiveTaskSolver.roma(str.upper, **wrong)

@@ -42,7 +42,7 @@ def roma(parts: list[str], saver: Any) -> RecursiveTaskSolver:
         answer,
         atomizer=lambda task, depth: depth > 0,
         decomposer=lambda *about: parts,
-        executors=dict.fromkeys([*KINDS, ""], answer),  # type: ignore[arg-type]
+        executors=dict.fromkeys([*KINDS, ""], answer),
         verifier=always_accept(),
         max_subtasks=None,
         checkpointer=saver,

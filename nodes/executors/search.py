@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
-from frames.errors import CallError
+from frames.errors import CallError, ToolsRefusedError
 from nodes.asking import Asking, within_run
 from nodes.component import Ask, Stepwise, ask_directly
 from nodes.executors.brief import KNOWN_SHARE, whole_or_cut
@@ -44,10 +44,26 @@ class Search(Stepwise):
         if self.max_steps == 1 and passages:
             prompt = render("roma/read", task=task, passages=passages)
             return _with_sources(_answer(await work(prompt, model=self.model)), [p.source for p in passages])
+        seen = [passage.source for passage in passages]
         native = await work.tools_for(self.model)
+        try:
+            return _with_sources(await self._loop(work, task, tools, passages, seen, native=native), seen)
+        except ToolsRefusedError:  # the model is told of them in words, as any other will be from now on
+            return _with_sources(await self._loop(work, task, tools, passages, seen, native=False), seen)
+
+    async def _loop(
+        self,
+        work: Asking,
+        task: str,
+        tools: Sequence[BaseTool],
+        passages: "Sequence[Passage]",
+        seen: list[str],
+        *,
+        native: bool,
+    ) -> str:
+        """Let the model call tools until it answers; ``seen`` takes the sources that it is shown."""
         prompt = render("roma/search", task=task, passages=passages, tools=tools, native=native, steps=self.max_steps)
         said: list[BaseMessage] = [HumanMessage(prompt)]
-        seen = [passage.source for passage in passages]
         for left in reversed(range(self.max_steps)):
             last = [HumanMessage(LAST)] if not left and len(said) > 1 else []
             reply = await work.reply(Query([*said, *last], tools=tools if native else ()), model=self.model)
@@ -56,7 +72,7 @@ class Search(Stepwise):
                 again = calls[0]["name"]
                 raise CallError(f"no answer within max_steps = {self.max_steps}: the last reply calls {again} again")
             if not calls:
-                return _with_sources(_answer(reply.text), seen)
+                return _answer(reply.text)
             said.append(reply.message if native and reply.message else AIMessage(reply.text))
             for call in calls:
                 text = await work.use_tool(_named(tools, call["name"]), call["name"], call["args"])
@@ -77,8 +93,11 @@ def _observed(text: str, left: int) -> HumanMessage:
 
 def _calls(message: AIMessage | None, text: str) -> list[dict[str, Any]]:
     """Return the tools that a reply calls, by the model's own means or in words: name, arguments and id."""
-    if message and message.tool_calls:
-        return [{"name": call["name"], "args": call["args"], "id": call["id"]} for call in message.tool_calls]
+    if message and (message.tool_calls or message.invalid_tool_calls):
+        return [
+            {"name": call["name"], "args": call["args"], "id": call["id"]}
+            for call in (*message.tool_calls, *message.invalid_tool_calls)
+        ]
     text = without_reasoning(text)
     action = _ACTION.search(text)
     if not action or ((final := _FINAL.search(text)) and final.start() < action.start()):

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from frames.errors import CactusError, CallError, TransportError
+from frames.errors import CactusError, CallError, ToolsRefusedError, TransportError
 from frames.text import estimate_tokens, one_line
 from nodes.models.local import LocalServer
 from nodes.models.reply import Reply, from_message, from_text
@@ -53,19 +53,27 @@ class Query:
 
 
 @dataclass(frozen=True)
+class Refusals:
+    """The models, by Python's id, whose endpoints were seen to take no schema, or no tools."""
+
+    schemas: set[int] = field(default_factory=set[int])
+    tools: set[int] = field(default_factory=set[int])
+
+
+@dataclass(frozen=True)
 class CallPolicy:
     """How a call is made.
 
     ``timeout`` is the seconds that one attempt may take, ``attempts`` their number; ``on_wait`` is told the
-    seconds of a pause and the fault; ``place`` is held during an attempt; ``unstructured`` collects the ids of
-    models that took no schema.
+    seconds of a pause and the fault; ``place`` is held during an attempt; ``refusals`` collects what models' endpoints
+    do not take.
     """
 
     timeout: float = 600
     attempts: int = 5
     on_wait: Callable[[float, BaseException], None] = lambda _seconds, _fault: None
     place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    unstructured: set[int] = field(default_factory=set[int])
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 async def call(model: Model, query: Query, request: Request, policy: CallPolicy) -> Reply:
@@ -98,14 +106,19 @@ async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy)
     messages: list[BaseMessage] = (
         [HumanMessage(query.messages)] if isinstance(query.messages, str) else list(query.messages)
     )
-    if query.schema and isinstance(model, BaseChatModel) and id(model) not in policy.unstructured:
+    if query.schema and isinstance(model, BaseChatModel) and id(model) not in policy.refusals.schemas:
         structured = await _ask_structured(model, query.schema, messages, query.text, config)
         if structured:
             return structured
-        policy.unstructured.add(id(model))
+        policy.refusals.schemas.add(id(model))
     chat = cast("Any", model)
     asked: Any = chat.bind_tools(query.tools) if query.tools else chat
-    replied: object = await asked.ainvoke(messages, config)
+    replied: object = await _outcome(asked.ainvoke(messages, config))
+    if isinstance(replied, BaseException):
+        if not query.tools or status_of(replied) not in _NO_SCHEMA:
+            raise replied
+        policy.refusals.tools.add(id(chat))
+        raise ToolsRefusedError(f"the endpoint takes no tools: {say(replied)}") from replied
     if isinstance(replied, BaseMessage):
         return from_message(query.text, replied)
     return from_text(query.text, _text(replied))

@@ -9,7 +9,7 @@ from langchain_core.runnables import Runnable
 
 from frames.errors import UsageError
 from frames.text import one_line
-from nodes.models.call import Model
+from nodes.models.call import Model, Refusals
 from nodes.models.local import LocalServer
 from nodes.models.local import available as local_available
 from nodes.models.scripted import ScriptedChatModel
@@ -49,7 +49,7 @@ class Models:
         self._timeout = timeout
         self._report = report
         self._known: dict[str, Model] = {}
-        self.unstructured: set[int] = set()  # ids of models whose endpoint took no schema
+        self.refusals = Refusals()
         self._lock = threading.Lock()
 
     def resolve(self, model: ModelLike) -> Model:

@@ -48,6 +48,21 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
     return tools
 
 
+def as_tools(given: Sequence[Any]) -> list[BaseTool]:
+    """Return the tools that are given as objects, functions, or dotted names.
+
+    Raises:
+        UsageError: one is none of these.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):  # type: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"tools must be a list, not {type(given).__name__}")
+    tools: list[BaseTool] = []
+    for each in given:
+        name = getattr(each, "__name__", None) or getattr(each, "name", None) or one_line(repr(each), 60)
+        tools += load_tools([each]) if isinstance(each, str) else _tools(str(name), each)
+    return tools
+
+
 def _found(name: str) -> Any:
     """Return the object that ``name`` means."""
     module_name, colon, attributes = name.partition(":")

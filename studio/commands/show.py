@@ -48,18 +48,21 @@ def command(run_id: str, artifact: str | None, db: str | None, as_json: bool) ->
 
 async def _document(run_id: str, db: str | None) -> tuple[dict[str, Any], str]:
     from frames.state import SCHEMA
+    from graph.branches import with_branches
     from graph.build import make_graph
     from graph.result import from_state
     from nodes.artifacts import Artifacts
 
     async with _opened(run_id, db) as (store, row):
-        snapshot = await make_graph(store.saver).aget_state({"configurable": {"thread_id": run_id}})
+        graph = make_graph(store.saver)
+        snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
+        values = await with_branches(graph, run_id, snapshot.values)
         artifacts = await Artifacts(store.artifacts, run_id).list()
     if snapshot.values.get("schema", SCHEMA) > SCHEMA:
         raise UsageError(f"run {run_id} was saved by a later release: update Cactus to read it")
     unfinished: Any = row["status"] if row["status"] == "cancelled" else "interrupted"
     bound: Any = row["bound"]
-    document = from_state(snapshot.values, run_id, bound, unfinished, snapshot.created_at).to_dict()
+    document = from_state(values, run_id, bound, unfinished, snapshot.created_at).to_dict()
     return {**document, "artifacts": artifacts}, row["task"]
 
 
