@@ -310,3 +310,30 @@ def test_ctrl_c_keeps_what_was_done(cactus: Cactus, signals: list[int], calls: i
     assert document["status"] == "cancelled"
     assert document["usage"]["calls"] == calls
     assert cactus("show", "r", "--json").document["status"] == "cancelled"
+
+
+def test_a_failed_part_is_told_beside_the_answer(cactus: Cactus) -> None:
+    refused = {"role": "solve", "frame": r"0\.1", "error": "refusal"}
+    model = cactus.script(SPLIT, refused, ANSWER, default="combined")
+    for profile in (["--profile=classic", "--max-depth=1"], ["--max-depth=1"]):
+        done = cactus("solve", "t", "--on-failure=partial", *profile, "--model", model)
+        assert (done.status, done.out) == (0, "combined\n")
+        assert "the answer has gaps\n  0.1: solve: " in done.err
+        failed = cactus("solve", "t", "--json", "--on-failure=fail", *profile, "--model", model)
+        assert (failed.status, failed.document["output"]) == (1, None)
+
+
+def test_a_run_stopped_in_a_fork_shows_what_its_branches_did(cactus: Cactus) -> None:
+    slow: dict[str, Any] = {"role": "solve", "frame": r"0\.1", "latency": 2, "reply": "slow"}
+    model = cactus.script(SPLIT, slow, ANSWER, default="c", log="calls.jsonl")
+    for name, number in (("drained", signal.SIGINT), ("killed", signal.SIGKILL)):
+        (cactus.folder / "calls.jsonl").unlink(missing_ok=True)
+        process = start(cactus.folder, "solve", "t", "--max-depth=1", f"--run-id={name}", "--model", model)
+        wait_for(cactus.folder / "calls.jsonl", 4)  # atomize, decompose, one solved and verified
+        time.sleep(0.5)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        shown = cactus("show", name, "--json").document
+        assert shown["usage"]["calls"] == len((cactus.folder / "calls.jsonl").read_text().splitlines())
+        assert "answer to part one" in shown["partial"]
+        assert {trace["frame"] for trace in shown["traces"]} >= {"0", "0.0"}

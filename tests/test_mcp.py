@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from frames.errors import UsageError
 from nodes.tools import session as session_module
 from nodes.tools.mcp import McpSessions, check_servers
 from nodes.tools.run import run_tool
+from tests.cli import Cactus
 
 SERVER = '''
 import asyncio, os, sys
@@ -403,3 +406,26 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
         "print({'mcp', 'langchain_mcp_adapters', 'pypdf'} & set(sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+
+
+def test_a_run_of_several_searches_opens_one_session_and_ends_it(
+    stdio: dict[str, Any], log: Path, cactus: Cactus
+) -> None:
+    (cactus.folder / "c.yaml").write_text(yaml.safe_dump({"mcp_servers": {"sums": stdio}}))
+    parts = [{"id": str(n), "task": f"add {n} and 2", "kind": "search", "depends_on": []} for n in range(4)]
+    rules = [
+        {"role": "decompose", "json": {"subtasks": parts}},
+        {"role": "atomize", "depth": 1, "reply": "yes"},
+        *(
+            {"role": "solve", "frame": rf"0\.{n}", "contains": rf"Observation: {n + 2}\b", "reply": f"it is {n + 2}"}
+            for n in range(4)
+        ),
+        *(
+            {"role": "solve", "frame": rf"0\.{n}", "reply": f'Action: add\nAction Input: {{"a": {n}, "b": 2}}'}
+            for n in range(4)
+        ),
+        {"role": "aggregate", "contains": "(?s)it is 2.*it is 3.*it is 4.*it is 5", "reply": "2 3 4 5"},
+    ]
+    done = cactus("solve", "t", "--json", "--config", "c.yaml", "--model", cactus.script(*rules))
+    assert done.document["output"] == "2 3 4 5", done.err
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["session", "end"]
