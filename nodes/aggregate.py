@@ -11,6 +11,7 @@ from frames.text import estimate_tokens
 from nodes.asking import within_run
 from nodes.component import Ask, ModelComponent, ask_directly, use
 from nodes.condense import condensed
+from nodes.executors.sources import sources, with_sources
 from nodes.models.resolve import ModelLike
 from nodes.prompt import render
 from nodes.solve import text_of
@@ -40,6 +41,8 @@ class LlmBased(ModelComponent):
 class Synthesizer(ModelComponent):
     """Checks each result against its subtask, names conflicts, cites frames and keeps to a size (ROMA's aggregator).
 
+    An answer that names none of the documents that its results cite gets them appended.
+
     Results that exceed the model's window are shortened first, in a tree; what is left out is said.
     """
 
@@ -54,7 +57,8 @@ class Synthesizer(ModelComponent):
         about = {"task": task, "missing": missing, "tokens": tokens, "feedback": frame["feedback"]}
         room = settings.window - estimate_tokens(render("roma/aggregate", results=[_EMPTY], **about)) - (tokens or 1000)
         fitting = await condensed(task, answered, room, work, self.model)
-        return without_reasoning(await ask(render("roma/aggregate", results=fitting, **about), model=self.model))
+        combined = without_reasoning(await ask(render("roma/aggregate", results=fitting, **about), model=self.model))
+        return with_sources(combined, sources(*(result["answer"] for result in answered)))
 
 
 _EMPTY = ChildResult(frame="", task="", answer="", artifact=None, failed=None, attempts=0)

@@ -46,6 +46,19 @@ def test_a_scripted_research_cites_the_documents_of_its_parts(cactus: Cactus, do
     assert done.document["output"] == answer
 
 
+def test_a_combination_that_drops_its_citations_gets_them_back(cactus: Cactus, documents: Path) -> None:
+    parts = [{"id": name, "task": f"what is {name}", "kind": "search", "depends_on": []} for name in ("httpx", "click")]
+    rules = [
+        {"role": "decompose", "json": {"subtasks": parts}},
+        {"role": "atomize", "depth": 1, "json": {"atomic": True}},
+        {"role": "solve", "frame": r"0\.0", "reply": "HTTP [source: httpx.md]"},
+        {"role": "solve", "frame": r"0\.1", "reply": "commands [source: click.md]"},
+        {"role": "aggregate", "reply": "HTTP and commands"},
+    ]
+    done = cactus("solve", "t", "--json", "--docs", str(documents), "--model", cactus.script(*rules))
+    assert done.document["output"] == "HTTP and commands\n\nSources read: [source: httpx.md], [source: click.md]"
+
+
 def test_an_embedded_research_cites_documents_that_are_there(cactus: Cactus, documents: Path) -> None:
     pytest.importorskip("xllamacpp")
     done = cactus("solve", MIT, "--json", "--max-depth", "0", "--docs", str(documents), "--model", "local")

@@ -12,6 +12,7 @@ from nodes.asking import Asking, within_run
 from nodes.component import Ask, Stepwise, ask_directly
 from nodes.executors.brief import KNOWN_SHARE, whole_or_cut
 from nodes.executors.reading import readers
+from nodes.executors.sources import sources, with_sources
 from nodes.executors.think import Think, conclusion
 from nodes.models.call import Query
 from nodes.prompt import render
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _ACTION = re.compile(r"^[ \t]*Action:[ \t]*[`\"']?([\w.-]+)[`\"']?.*$", re.MULTILINE)
 _INPUT = re.compile(r"^[ \t]*Action Input:[ \t]*", re.MULTILINE)
 _FINAL = re.compile(r"^[ \t]*Final Answer:[ \t]*", re.MULTILINE | re.IGNORECASE)
-_SOURCE = re.compile(r"\[source: ([^\]\n]+)\]")
 
 LAST = "This is your last reply: no tool is run any more. Answer now from what you have, and say what is missing."
 
@@ -43,13 +43,13 @@ class Search(Stepwise):
         passages = await _passages(work)
         if self.max_steps == 1 and passages:
             prompt = render("roma/read", task=task, passages=passages)
-            return _with_sources(_answer(await work(prompt, model=self.model)), [p.source for p in passages])
+            return with_sources(_answer(await work(prompt, model=self.model)), [p.source for p in passages])
         seen = [passage.source for passage in passages]
         native = await work.tools_for(self.model)
         try:
-            return _with_sources(await self._loop(work, task, tools, passages, seen, native=native), seen)
+            return with_sources(await self._loop(work, task, tools, passages, seen, native=native), seen)
         except ToolsRefusedError:  # the model is told of them in words, as any other will be from now on
-            return _with_sources(await self._loop(work, task, tools, passages, seen, native=False), seen)
+            return with_sources(await self._loop(work, task, tools, passages, seen, native=False), seen)
 
     async def _loop(
         self,
@@ -76,7 +76,7 @@ class Search(Stepwise):
             said.append(reply.message if native and reply.message else AIMessage(reply.text))
             for call in calls:
                 text = await work.use_tool(_named(tools, call["name"]), call["name"], call["args"])
-                seen += _SOURCE.findall(text)
+                seen += sources(text)
                 text = whole_or_cut(text, int(work.context.window * KNOWN_SHARE * 4 / self.max_steps))
                 said.append(ToolMessage(text, tool_call_id=call["id"]) if call["id"] else _observed(text, left))
         raise CallError("no step was made")  # not reached: the last step answers
@@ -120,11 +120,3 @@ def _answer(text: str) -> str:
     text = without_reasoning(text) or text.strip()
     final = _FINAL.search(text)
     return conclusion(text[final.end() :] if final else text)
-
-
-def _with_sources(answer: str, seen: Sequence[str]) -> str:
-    """Return ``answer`` with the documents it had before it, where it names none of them."""
-    sources = list(dict.fromkeys(seen))
-    if not sources or any(source in answer for source in sources):
-        return answer
-    return f"{answer}\n\nSources read: {', '.join(f'[source: {source}]' for source in sources[:5])}"
