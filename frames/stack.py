@@ -109,7 +109,13 @@ def settle(stack: Stack, failed: str | None = None, kept: dict[str, str] | None 
 
 
 def with_result(parent: Frame, result: ChildResult) -> Frame:
-    """Return ``parent`` with a child's result, in place of an earlier one, and those of children that it dooms."""
+    """Return ``parent`` with a child's result, and those of children that it dooms.
+
+    Where a child that is done anew fails, its earlier answer, which had been accepted, stands.
+    """
+    earlier = next((other for other in parent["stale"] or [] if other["frame"] == result["frame"]), None)
+    if result["failed"] and earlier and not earlier["failed"]:
+        result = earlier
     others = [other for other in parent["results"] if other["frame"] != result["frame"]]
     parent = Frame({**parent, "results": [*others, result]})
     while result["failed"] and (doomed := _doomed(parent)):
@@ -127,6 +133,8 @@ def not_begun(stack: Sequence[Frame]) -> list[str]:
     """Return what is said of the children, by frame, that were planned and will not be begun."""
     said: list[str] = []
     for frame in stack:
+        if frame["phase"] == "fork":  # its branches speak for themselves
+            continue
         known = {result["frame"] for result in frame["results"]} | {other["id"] for other in stack}
         left = [child_id(frame, index) for index in range(len(frame["plan"]))]
         left = [id_ for id_ in left if id_ not in known]
@@ -167,7 +175,7 @@ def send_back(stack: Stack, frame: str, feedback: str) -> Stack:
     """
     parent = stack[-1]
     after = _dependents(parent, int(frame.rpartition(".")[2]))
-    stale = [result for result in parent["results"] if result["frame"] in after]
+    stale = [result for result in parent["results"] if result["frame"] in {frame, *after}]
     kept = [result for result in parent["results"] if result["frame"] not in {frame, *after}]
     before = next(result for result in parent["results"] if result["frame"] == frame)
     parent = Frame({**parent, "results": kept, "stale": stale, "attempt": parent["attempt"] + 1})
@@ -239,5 +247,10 @@ def fold(stack: Stack, writes: Iterable[Sequence[Op]]) -> Stack:
 
 
 def found_so_far(stack: Sequence[Frame]) -> list[ChildResult]:
-    """Return the answers that finished children have left on the stack, the root's first."""
-    return [result for frame in stack for result in frame["results"] if not result["failed"]]
+    """Return the answers that finished children have left on the stack, the root's first; of one done anew the last."""
+    found: list[ChildResult] = []
+    for frame in stack:
+        current = {result["frame"] for result in frame["results"]}
+        earlier = [result for result in frame["stale"] or [] if result["frame"] not in current]
+        found += [result for result in [*frame["results"], *earlier] if not result["failed"]]
+    return found

@@ -20,22 +20,35 @@ async def with_branches(graph: Solver, run_id: str, values: Mapping[str, Any]) -
         run_id: the run's LangGraph thread.
         values: the run's own state; that of one that has ended is returned as it is.
     """
-    saver = cast("BaseCheckpointSaver[Any] | bool | None", graph.checkpointer)
-    if values.get("status") is not None or not _forks(values) or saver is None or isinstance(saver, bool):
+    if values.get("status") is not None:
         return dict(values)
-    config: Any = {"configurable": {"thread_id": run_id}}
-    names = {item.config["configurable"]["checkpoint_ns"] async for item in saver.alist(config)}  # type: ignore[typeddict-item]
-    found = await _Gathering(graph, run_id, saver, names).gather(values, "")
+    found: dict[str, Any] = {**values, "found": found_so_far(values.get("stack", []))}
+    saver = cast("BaseCheckpointSaver[Any] | bool | None", graph.checkpointer)
+    if _forks(values) and saver is not None and not isinstance(saver, bool):
+        found = await _Gathering(graph, run_id, saver).gather(values, "")
     text = "\n\n".join(f"{result['frame']} {result['task']}\n{result['answer']}" for result in found.pop("found"))
     return {**found, "partial": text or None}
 
 
 class _Gathering:
-    def __init__(self, graph: Solver, run_id: str, saver: BaseCheckpointSaver[Any], names: set[str]) -> None:
-        self._graph, self._run_id, self._saver, self._names = graph, run_id, saver, names
+    """Reads the branches of a run. ``_spans`` are the first and the last checkpoint of each namespace, by id."""
+
+    def __init__(self, graph: Solver, run_id: str, saver: BaseCheckpointSaver[Any]) -> None:
+        self._graph, self._run_id, self._saver = graph, run_id, saver
+        self._spans: dict[str, tuple[str, str]] = {}
+
+    async def _look(self) -> None:
+        config: Any = {"configurable": {"thread_id": self._run_id}}
+        async for item in self._saver.alist(config):
+            where: Any = item.config.get("configurable")
+            id_, name = where["checkpoint_id"], where["checkpoint_ns"]
+            first, last = self._spans.get(name, (id_, id_))
+            self._spans[name] = (min(first, id_), max(last, id_))  # ids rise with time
 
     async def gather(self, values: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         """Return the state of the run, or of a branch, with those of its unjoined branches."""
+        if not self._spans:
+            await self._look()
         whole: dict[str, Any] = {**values, "found": found_so_far(values.get("stack", []))}
         if not _forks(values):
             return whole
@@ -54,10 +67,11 @@ class _Gathering:
         return whole
 
     def _branches_of(self, frame: str, namespace: str) -> list[str]:
-        """Return the checkpoint namespaces of the branches of a frame that forks."""
+        """Return the checkpoint namespaces of the branches of a frame that forks now, not of an earlier task's."""
         prefix = f"{namespace}|fork:" if namespace else "fork:"
-        below = [name for name in self._names if name.startswith(prefix) and name.count("|") == prefix.count("|") + 1]
-        return [name for name in below if _frame(name).rpartition(".")[0] == frame]
+        depth, since = prefix.count("|") + 1, self._spans[namespace][1]
+        below = [name for name in self._spans if name.startswith(prefix) and name.count("|") == depth]
+        return [name for name in below if _frame(name).rpartition(".")[0] == frame and self._spans[name][0] > since]
 
     async def _state(self, namespace: str) -> dict[str, Any]:
         configurable = {"thread_id": self._run_id, "checkpoint_ns": namespace, CONFIG_KEY_CHECKPOINTER: self._saver}

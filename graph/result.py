@@ -7,7 +7,7 @@ from typing import Any
 
 from frames.limits import Bound
 from frames.state import SCHEMA, Call, Status
-from frames.trace import TraceType
+from frames.trace import Trace, TraceType
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,23 @@ def from_state(
         status=values["status"] if ended else unfinished,
         run_id=run_id,
         partial=values.get("partial"),
-        gaps=values.get("gaps", []),
+        gaps=_current(values.get("gaps", []), values.get("traces", [])),
         notes=values.get("notes", []),
         frames=values.get("frames", 0),
         bound=bound,
         usage=usage(values.get("calls", [])),
     )
+
+
+def _current(gaps: list[str], traces: list[Trace]) -> list[str]:
+    """Return the last gap of each frame that has no accepted answer: a frame may have been done anew since."""
+    accepted: dict[str, bool] = {}
+    for trace in traces:
+        if trace["type"] == "VERIFIED":
+            accepted[trace["frame"]] = trace["detail"].startswith("ACCEPTED")
+    last = {gap.partition(": ")[0]: gap for gap in gaps if not gap.partition(": ")[2].startswith("not begun: 0")}
+    rest = [gap for gap in gaps if gap.partition(": ")[2].startswith("not begun: 0")]
+    return [gap for frame, gap in last.items() if not accepted.get(frame)] + list(dict.fromkeys(rest))
 
 
 def _until(started: float | None, saved: str | None) -> int:

@@ -176,7 +176,7 @@ def _start(step: Step, plan: list[Subtask]) -> Update:
         total = step.made_so_far + len(plan)
         raise LimitError("max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {total} frames")
     if shared:
-        shared.frames += len(plan)
+        shared.plan(step.frame["id"], len(plan))
     step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": [subtask["task"] for subtask in plan]})
     forks = step.context.forks and not plans.is_chain(plan)
     ops: list[Op] = [{"op": "revise", "fields": {"plan": plan, **({"phase": "fork"} if forks else {})}}]

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from frames.frame import ChildResult, Frame, child, child_id, result_of
 from frames.plan import order
-from frames.stack import with_result
+from frames.stack import not_begun, with_result
 from frames.state import Call, Status
 from frames.text import one_line
 from frames.trace import Trace
@@ -125,9 +125,13 @@ class _Fork:
             stopped.cancel()
             run.cancel()
             await asyncio.wait([run])
-        calls = self.shared.made_below(frame["id"])
+        return self._cut_off(frame, "cancelled, for a sibling failed", "cancelled")
+
+    def _cut_off(self, frame: Frame, why: str, status: Status, **account: Any) -> Branch:
+        """Return what is kept of a branch that gave nothing itself: its calls and the count of its frames."""
         self.step.end_below(frame["id"])
-        return _ended(result_of(frame, failed="cancelled, for a sibling failed"), "cancelled", calls=calls)
+        calls, frames = self.shared.made_below(frame["id"]), self.shared.planned_below(frame["id"])
+        return _ended(result_of(frame, failed=why), status, calls=calls, frames=frames, **account)
 
     async def _within_boundary(self, frame: Frame) -> Branch:
         try:
@@ -136,9 +140,7 @@ class _Fork:
             raise
         except Exception as error:  # noqa: BLE001  # the frame's boundary: what ends a branch is no end to its siblings
             gap = f"{frame['id']}: raised {type(error).__name__}: {one_line(str(error), 300)}"
-            calls = self.shared.made_below(frame["id"])
-            self.step.end_below(frame["id"])
-            return _ended(result_of(frame, failed=gap.partition(": ")[2]), "failed", gaps=[gap], calls=calls)
+            return self._cut_off(frame, gap.partition(": ")[2], "failed", gaps=[gap])
 
     async def _run(self, frame: Frame) -> Branch:
         step = self.step
@@ -190,17 +192,18 @@ def _joined(step: Step, branches: Sequence[Branch]) -> Update:
     }
     account["frames"] = step.frames + sum(branch["frames"] for branch in branches)
     answered = [result for result in results if not result["failed"]]
+    found = [
+        result
+        for branch in branches
+        for result in (branch["found"] if branch["result"]["failed"] else [branch["result"]])
+    ]
     if any(branch["status"] == "limited" for branch in branches):
-        found = [
-            result
-            for branch in branches
-            for result in (branch["found"] if branch["result"]["failed"] else [branch["result"]])
-        ]
+        account["gaps"] += not_begun(step.path)
         return step.halt("limited", found=found, **account)
     if len(answered) < len(results) and step.context.on_failure == "fail":
-        return step.halt("failed", found=answered, **account)
+        return step.halt("failed", found=found, **account)
     if not answered:
-        return step.fail(f"{step.frame['id']}: none of its subtasks has an answer", **account)
+        return step.fail(f"{step.frame['id']}: none of its subtasks has an answer", found=found, **account)
     return step.update({"op": "deliver", "results": results}, **account)
 
 

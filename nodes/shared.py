@@ -17,6 +17,7 @@ class Shared:
 
     def __init__(self, parallel: int) -> None:
         self.calls = self.tokens = self.frames = self.in_flight = 0
+        self.planned: dict[str, int] = {}
         self.made: dict[str, list[Call]] = {}
         self.open: set[str] = set()  # frames that were begun and have not ended
         self.reached: LimitError | None = None
@@ -53,6 +54,15 @@ class Shared:
         return [
             call for frame, calls in self.made.items() if frame == branch or frame.startswith(below) for call in calls
         ]
+
+    def plan(self, frame: str, subtasks: int) -> None:
+        """Count the frames that a plan makes."""
+        self.frames += subtasks
+        self.planned[frame] = subtasks
+
+    def planned_below(self, branch: str) -> int:
+        """Return the frames that plans of a frame, and of all below it, made."""
+        return sum(n for frame, n in self.planned.items() if frame == branch or frame.startswith(f"{branch}."))
 
     @asynccontextmanager
     async def place(self, provider: str) -> AsyncGenerator[None]:

@@ -124,14 +124,14 @@ class Step:
         self.announce(fold(self.path, [[op]])[-1])
         return self.update(op, traces=traces)
 
-    def fail(self, gap: str, *, gaps: Sequence[str] = (), **account: Any) -> Update:
+    def fail(self, gap: str, *, gaps: Sequence[str] = (), found: Sequence[ChildResult] = (), **account: Any) -> Update:
         """Return the update for a frame without an answer: it fails its branch, or leaves a gap in its parent's plan.
 
         ``gap`` says which frame and why. Under the policy ``partial`` the frames above it fail in turn while
-        they have no other child's answer.
+        they have no other child's answer. ``found`` are answers beyond those on the stack.
         """
         if self.context.on_failure == "fail":
-            return self.halt("failed", gaps=[*gaps, gap], **account)
+            return self.halt("failed", gaps=[*gaps, gap], found=found, **account)
         self._end_frame(self.frame["id"], success=False)
         path, ops, gaps = self.path, list[Op](), list(gaps)
         while len(path) > 1:
@@ -146,7 +146,7 @@ class Step:
             gap = f"{path[-1]['id']}: none of its subtasks has an answer"
             if len(path) > 1:
                 self._end_frame(path[-1]["id"], success=False)
-        return self.halt("failed", gaps=[*gaps, gap], **account)
+        return self.halt("failed", gaps=[*gaps, gap], found=found, **account)
 
     def limited(self, limit: LimitError) -> Update:
         """Return the update that ends the run at a limit, with what was found so far."""

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -102,5 +103,13 @@ def _leave(status: int | None) -> NoReturn:
     sys.exit(status)
 
 
+def run() -> None:
+    """Run the command line as a program: a late Ctrl-C does not change the status that it ends with."""
+    try:
+        main()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 if __name__ == "__main__":
-    main()
+    run()

@@ -51,29 +51,33 @@ class Session:
         Raises:
             UsageError: a model, the database or the run's name will not do.
         """
-        try:
-            await asyncio.to_thread(self._find_models)
-            if not self._keep:
-                return await self._run(task, None)
-            async with open_store(self._db) as store:
-                await store.add(self.run_id, clean(task), self._settings(), dict(bound_of(self.context)))
-                return await self._run(task, store)
-        finally:
-            self.context.models.close()
+        stopping = _Stopping(self._say)
+        with stopping.heeded():
+            try:
+                await asyncio.to_thread(self._find_models)
+                if not self._keep:
+                    return await self._run(task, None, stopping)
+                async with open_store(self._db) as store:
+                    await store.add(self.run_id, clean(task), self._settings(), dict(bound_of(self.context)))
+                    return await self._run(task, store, stopping)
+            finally:
+                self.context.models.close()
 
-    async def _run(self, task: str, store: Store | None) -> dict[str, Any]:
+    async def _run(self, task: str, store: Store | None, stopping: "_Stopping") -> dict[str, Any]:
         graph = make_graph(
             store.saver if store else InMemorySaver(), store=store.artifacts if store else InMemoryStore()
         )
-        control = RunControl()
         document: dict[str, Any] = {}
         self._say(at_most(bound_of(self.context)))
-        with self._view() as view, _signals(control, self._say):
+        with self._view() as view:
             try:
-                async for event in run(graph, self.context, task, self.run_id, control):
+                stopping.running = True
+                async for event in run(graph, self.context, task, self.run_id, stopping.control):
                     view(event)
                     document = event.get("result", document)
+                stopping.running = False
             except asyncio.CancelledError:
+                stopping.running = False
                 document = (await result_of(graph, self.context, self.run_id, "cancelled")).to_dict()
         if store:
             await store.set_status(self.run_id, document["status"])
@@ -120,25 +124,37 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-@contextlib.contextmanager
-def _signals(control: RunControl, say: Callable[[str], None]) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM finish the step under way, and the second stop at once."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+class _Stopping:
+    """What signals do: the first finishes the steps under way, the second stops at once, none after the run's end."""
 
-    def on_signal() -> None:
-        if control.drain_requested and task:
-            task.cancel()
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.control = RunControl()
+        self.running: bool | None = None
+        self._say = say
+        self._task = asyncio.current_task()
+
+    def _on_signal(self) -> None:
+        if self.running is False:
+            return
+        if (self.control.drain_requested or self.running is None) and self._task:
+            self._task.cancel()
         else:
-            control.request_drain("stopped by the user")
-            say("stopping after the call in flight; Ctrl-C again stops at once")
+            self.control.request_drain("stopped by the user")
+            self._say("stopping after the calls in flight; Ctrl-C again stops at once")
 
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGINT,)
-    for number in caught:
-        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
-            loop.add_signal_handler(number, on_signal)
-    try:
-        yield
-    finally:
+    @contextlib.contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Heed Ctrl-C, SIGTERM and SIGHUP while the block runs; once the run has ended no Ctrl-C, until it is told."""
+        loop = asyncio.get_running_loop()
+        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGINT,)
         for number in caught:
-            with contextlib.suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
+            with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
+                loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in caught:
+                with contextlib.suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)
+            if self.running is False:
+                signal.signal(signal.SIGINT, lambda *_: None)

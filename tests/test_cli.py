@@ -337,3 +337,19 @@ def test_a_run_stopped_in_a_fork_shows_what_its_branches_did(cactus: Cactus) -> 
         assert shown["usage"]["calls"] == len((cactus.folder / "calls.jsonl").read_text().splitlines())
         assert "answer to part one" in shown["partial"]
         assert {trace["frame"] for trace in shown["traces"]} >= {"0", "0.0"}
+
+
+def test_a_second_ctrl_c_when_all_is_done_keeps_the_document(cactus: Cactus) -> None:
+    slow: dict[str, Any] = {"role": "solve", "latency": 0.5, "reply": "slow"}
+    model = cactus.script(SPLIT, slow, default="c", log="calls.jsonl")
+    for pause in (0.45, 0.6, 0.75):
+        (cactus.folder / "calls.jsonl").unlink(missing_ok=True)
+        process = start(cactus.folder, "solve", "t", "--json", "--max-depth=1", "--model", model)
+        wait_for(cactus.folder / "calls.jsonl", 2)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, "Traceback" in err) == (130, False)
+        assert json.loads(out)["status"] == "cancelled"

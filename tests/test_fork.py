@@ -467,3 +467,83 @@ def test_a_child_that_is_sent_back_takes_those_that_build_on_it_along() -> None:
     assert "0.0 is wrong" in told["0.0"][1]
     assert "0.0 v2" in told["0.1"][1]  # from the new result, told of the old answer
     assert "0.1 v1" in told["0.1"][1]
+
+
+def chain(*verdicts: bool, **settings: Any) -> RecursiveTaskSolver:
+    """Return a solver of a chain whose combination is rejected for its first part; then ``verdicts`` are of that."""
+    judged = iter([True, *verdicts])
+    root = iter([Verdict.reject("0.0 is wrong"), *[Verdict.accept()] * 9])
+
+    def judge(task: str, result: str, attempt: int) -> Verdict:
+        return next(root) if task == "0" else Verdict(next(judged) if task == "0.0" else True)
+
+    async def model(prompt: str) -> str:
+        return f"answer {prompt.count('answer') + 1}"
+
+    return RecursiveTaskSolver.roma(
+        model,
+        atomizer=lambda task, depth: depth > 0,
+        decomposer=lambda task, depth: [
+            {"id": str(place), "task": f"0.{place}", "kind": "think", "depends_on": [place - 1] if place else []}
+            for place in range(3)
+        ],
+        verifier=judge,
+        **settings,
+    )
+
+
+def test_an_answer_that_is_done_anew_in_vain_stands() -> None:
+    result = chain(False).solve("0")
+    assert (result.success, result.gaps) == (True, [])
+
+
+@pytest.mark.parametrize("calls", [5, 6, 7])
+def test_answers_that_are_being_done_anew_are_found_all_the_same(calls: int) -> None:
+    result = chain(True, max_calls=calls).solve("0")
+    assert result.status == "limited"
+    assert result.partial is not None
+    assert sorted(line.split()[0] for line in result.partial.splitlines() if line.startswith("0.")) == [
+        "0.0",
+        "0.1",
+        "0.2",
+    ]
+
+
+async def test_a_limit_inside_a_fork_tells_what_the_chain_around_it_leaves() -> None:
+    made = RecursiveTaskSolver.roma(
+        lambda prompt: "an answer",
+        atomizer=lambda task, depth: task not in ("0", "0.0"),
+        decomposer=lambda task, depth: [
+            {"id": str(n), "task": f"{task}.{n}", "kind": "think", "depends_on": [n - 1] if n and task == "0" else []}
+            for n in range(3)
+        ],
+        verifier=always_accept(),
+        max_calls=1,
+    )
+    assert "0: not begun: 0.1, 0.2" in (await made.asolve("0")).gaps
+
+
+async def test_answers_within_branches_that_fail_are_found() -> None:
+    async def work(frame: str) -> None:
+        pass
+
+    def judge(task: str, result: str, attempt: int) -> Verdict:
+        return Verdict(task.count(".") == 2)
+
+    plan = [Node([], [Node([]), Node([])]), Node([], [Node([]), Node([])])]
+    result = await solver(plan, work, verifier=judge, max_retries=1).asolve("0")
+    assert result.status == "failed"
+    assert [f"re {frame}" in (result.partial or "") for frame in ("0.0.0", "0.0.1", "0.1.0", "0.1.1")] == [True] * 4
+
+
+async def test_a_run_stopped_in_a_chain_tells_what_was_found() -> None:
+    control = RunControl()
+
+    async def work(frame: str) -> None:
+        if frame == "0.1":
+            control.request_drain("enough")
+
+    made = solver([Node([]), Node([0]), Node([1])], work)
+    events = [event async for event in run(make_graph(InMemorySaver()), made.context, "0", "r", control)]
+    assert events[-1]["result"]["status"] == "cancelled"
+    assert "re 0.0" in events[-1]["result"]["partial"]
