@@ -136,7 +136,7 @@ def place(result: ChildResult) -> int:
     return int(result["frame"].rpartition(".")[2])
 
 
-def result_of(frame: Frame, *, failed: str | None = None, kept: Mapping[str, str] | None = None) -> ChildResult:
+def child_result(frame: Frame, *, failed: str | None = None, kept: Mapping[str, str] | None = None) -> ChildResult:
     """Return what a finished frame gives its parent; ``kept`` has the ``artifact`` and ``answer`` of a large answer."""
     result = ChildResult(
         frame=frame["id"],

@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from frames.frame import ChildResult, Frame, child, child_id, result_of
+from frames.frame import ChildResult, Frame, child, child_id, child_result
 from frames.plan import order
 
 Stack = list[Frame]
@@ -101,7 +101,7 @@ def settle(stack: Stack, failed: str | None = None, kept: dict[str, str] | None 
     *below, done = stack
     if not below:
         return []
-    parent = with_result(below[-1], result_of(done, failed=failed, kept=kept))
+    parent = with_result(below[-1], child_result(done, failed=failed, kept=kept))
     index = _next(parent)
     if index is not None:
         return [*below[:-1], parent, _begin(parent, index)]
@@ -129,17 +129,15 @@ def new_gaps(before: Frame, after: Frame) -> list[str]:
     return [f"{r['frame']}: {r['failed']}" for r in after["results"] if r["failed"] and r["frame"] not in known]
 
 
-def not_begun(stack: Sequence[Frame]) -> list[str]:
-    """Return what is said of the children, by frame, that were planned and will not be begun."""
+def not_begun(stack: Sequence[Frame], why: str) -> list[str]:
+    """Return what is said of the planned children that will not be begun; a fork's branches speak for themselves."""
+    on_stack = {frame["id"] for frame in stack}
     said: list[str] = []
     for frame in stack:
-        if frame["phase"] == "fork":  # its branches speak for themselves
-            continue
-        known = {result["frame"] for result in frame["results"]} | {other["id"] for other in stack}
-        left = [child_id(frame, index) for index in range(len(frame["plan"]))]
-        left = [id_ for id_ in left if id_ not in known]
-        if left:
-            said.append(f"{frame['id']}: not begun: {', '.join(left[:10])}{', …' if len(left) > 10 else ''}")
+        if frame["phase"] != "fork":
+            known = on_stack | {result["frame"] for result in frame["results"]}
+            left = (child_id(frame, index) for index in range(len(frame["plan"])))
+            said += [f"{id_}: not begun: {why}" for id_ in left if id_ not in known]
     return said
 
 
@@ -156,7 +154,7 @@ def _doomed(parent: Frame) -> ChildResult | None:
         needed = [frames[name] for name in subtask["depends_on"]]
         if needed and frames[subtask["id"]] not in failed and all(failed.get(frame) for frame in needed):
             why = f"not attempted: it depends on {' and '.join(needed)}, without an answer"
-            return result_of(child(parent, index), failed=why)
+            return child_result(child(parent, index), failed=why)
     return None
 
 
@@ -254,3 +252,8 @@ def found_so_far(stack: Sequence[Frame]) -> list[ChildResult]:
         earlier = [result for result in frame["stale"] or [] if result["frame"] not in current]
         found += [result for result in [*frame["results"], *earlier] if not result["failed"]]
     return found
+
+
+def found_text(found: Sequence[ChildResult]) -> str | None:
+    """Return answers as one text, each under its frame and task; ``None`` for none."""
+    return "\n\n".join(f"{result['frame']} {result['task']}\n{result['answer']}" for result in found) or None

@@ -6,7 +6,7 @@ from typing import Any, cast
 from langgraph._internal._constants import CONFIG_KEY_CHECKPOINTER
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from frames.stack import found_so_far
+from frames.stack import found_so_far, found_text
 from graph.build import Solver
 
 _LISTS = ("traces", "calls", "notes", "gaps")
@@ -26,8 +26,7 @@ async def with_branches(graph: Solver, run_id: str, values: Mapping[str, Any]) -
     saver = cast("BaseCheckpointSaver[Any] | bool | None", graph.checkpointer)
     if _forks(values) and saver is not None and not isinstance(saver, bool):
         found = await _Gathering(graph, run_id, saver).gather(values, "")
-    text = "\n\n".join(f"{result['frame']} {result['task']}\n{result['answer']}" for result in found.pop("found"))
-    return {**found, "partial": text or None}
+    return {**found, "partial": found_text(found.pop("found"))}
 
 
 class _Gathering:

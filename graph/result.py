@@ -83,9 +83,8 @@ def _current(gaps: list[str], traces: list[Trace]) -> list[str]:
     for trace in traces:
         if trace["type"] == "VERIFIED":
             accepted[trace["frame"]] = trace["detail"].startswith("ACCEPTED")
-    last = {gap.partition(": ")[0]: gap for gap in gaps if not gap.partition(": ")[2].startswith("not begun: 0")}
-    rest = [gap for gap in gaps if gap.partition(": ")[2].startswith("not begun: 0")]
-    return [gap for frame, gap in last.items() if not accepted.get(frame)] + list(dict.fromkeys(rest))
+    last = {gap.partition(": ")[0]: gap for gap in gaps}
+    return [gap for frame, gap in last.items() if not accepted.get(frame)]
 
 
 def _until(started: float | None, saved: str | None) -> int:

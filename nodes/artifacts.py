@@ -19,6 +19,9 @@ from frames.text import clean
 PREVIEW = 600
 """Characters of an artifact that its preview shows."""
 
+READER = "read_artifact"
+"""The tool by which a model reads an artifact."""
+
 _REFERENCE = re.compile(r"artifact:([0-9a-f]{16})")
 
 
@@ -102,7 +105,7 @@ async def keep_large(artifacts: Artifacts, frame: Frame, inline: int) -> dict[st
     """Keep an answer of more than ``inline`` characters as an artifact.
 
     Returns:
-        The artifact's id and the answer's beginning, as ``frames.frame.result_of`` takes them; ``None`` for an
+        The artifact's id and the answer's beginning, as ``frames.frame.child_result`` takes them; ``None`` for an
         answer that is given whole.
     """
     answer = frame["answer"] or ""

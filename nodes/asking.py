@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from langchain_core.tools import BaseTool
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _ANSWERING = ("solve", "aggregate")  # an empty plan is a plan, an empty answer is none
 
-T = TypeVar("T")
 Emit = Callable[[Any], None]
 
 
@@ -106,10 +105,6 @@ class Asking:
                 "seconds": self.context.now() - before,
             }
         )
-
-    async def off_loop(self, work: Callable[..., T], *args: Any) -> T:
-        """Return what blocking ``work`` gives, off the event loop."""
-        return await asyncio.to_thread(work, *args)
 
     async def tools_for(self, model: ModelLike | None = None) -> bool:
         """Whether the model that would be asked can be given tools."""

@@ -15,7 +15,8 @@ from langgraph.func import task
 from langgraph.types import Interrupt
 from typing_extensions import TypedDict
 
-from frames.frame import ChildResult, Frame, child, child_id, result_of
+from frames.errors import LimitError
+from frames.frame import ChildResult, Frame, child, child_id, child_result
 from frames.plan import order
 from frames.stack import not_begun, with_result
 from frames.state import Call, Status
@@ -105,9 +106,9 @@ class _Fork:
         frame = child(parent, index)
         if self.shared.reached:
             why = f"not begun: {self.shared.reached}"
-            return _ended(result_of(frame, failed=why), "limited", gaps=[f"{frame['id']}: {why}"])
+            return _ended(child_result(frame, failed=why), "limited", gaps=[f"{frame['id']}: {why}"])
         if self.stop.is_set():
-            return _ended(result_of(frame, failed="not begun"), "cancelled")
+            return _ended(child_result(frame, failed="not begun"), "cancelled")
         doomed = next((result for result in parent["results"] if result["frame"] == frame["id"]), None)
         if doomed:
             return _ended(doomed, "failed", gaps=[f"{frame['id']}: {doomed['failed']}"])
@@ -131,7 +132,7 @@ class _Fork:
         """Return what is kept of a branch that gave nothing itself: its calls and the count of its frames."""
         self.step.end_below(frame["id"])
         calls, frames = self.shared.made_below(frame["id"]), self.shared.planned_below(frame["id"])
-        return _ended(result_of(frame, failed=why), status, calls=calls, frames=frames, **account)
+        return _ended(child_result(frame, failed=why), status, calls=calls, frames=frames, **account)
 
     async def _within_boundary(self, frame: Frame) -> Branch:
         try:
@@ -156,7 +157,7 @@ class _Fork:
         failed = None if state["status"] == "succeeded" else _why(frame, state["gaps"])
         kept = None if failed else await keep_large(step.artifacts, ended, self.context.inline_chars)
         return _ended(
-            result_of(ended, failed=failed, kept=kept),
+            child_result(ended, failed=failed, kept=kept),
             state["status"],
             found=state.get("found", []),
             **{name: state[name] for name in ("gaps", "notes", "traces", "calls", "frames")},
@@ -179,13 +180,14 @@ def forking(run_branch: RunBranch) -> Any:
     async def fork(step: Step) -> Update:
         """Work on the frame's subtasks side by side, and send their results to ``aggregate``."""
         work = _Fork(step, run_branch)
-        return _joined(step, await work.run())
+        branches = await work.run()
+        return _joined(step, branches, work.shared.reached)
 
     return fork
 
 
-def _joined(step: Step, branches: Sequence[Branch]) -> Update:
-    """Return the update that takes in what the branches gave."""
+def _joined(step: Step, branches: Sequence[Branch], limit: LimitError | None) -> Update:
+    """Return the update that takes in what the branches gave; ``limit`` is the one that was reached."""
     results = [branch["result"] for branch in branches]
     account: dict[str, Any] = {
         name: [entry for branch in branches for entry in branch[name]] for name in ("gaps", "traces", "notes", "calls")
@@ -198,7 +200,7 @@ def _joined(step: Step, branches: Sequence[Branch]) -> Update:
         for result in (branch["found"] if branch["result"]["failed"] else [branch["result"]])
     ]
     if any(branch["status"] == "limited" for branch in branches):
-        account["gaps"] += not_begun(step.path)
+        account["gaps"] += not_begun(step.path, str(limit))
         return step.halt("limited", found=found, **account)
     if len(answered) < len(results) and step.context.on_failure == "fail":
         return step.halt("failed", found=found, **account)

@@ -8,12 +8,12 @@ from langchain_core.tools import BaseTool
 
 from frames.errors import UsageError
 from frames.text import clean
-from nodes.artifacts import Artifact, Artifacts
+from nodes.artifacts import READER, Artifact, Artifacts
 from nodes.settings import Settings
 
 if TYPE_CHECKING:
     from nodes.sandbox.run import Sandbox
-    from nodes.tools.docs import DocumentIndex
+    from nodes.tools.docs import DocumentIndex, Passage
     from nodes.tools.mcp import McpSessions
 
 
@@ -66,10 +66,10 @@ class Resources:
                 self._tools = await self._open_tools()
             return self._tools
 
-    async def documents(self) -> "DocumentIndex | None":
-        """Return the index of the documents; ``None`` where none are given."""
+    async def passages(self, query: str) -> "list[Passage]":
+        """Return the passages of the documents that fit ``query`` best; none where no documents are given."""
         await self.tools()
-        return self._index
+        return await asyncio.to_thread(self._index.search, query) if self._index else []
 
     async def attached(self, artifacts: Artifacts) -> list[Artifact]:
         """Return the attached files, kept as artifacts when first asked for."""
@@ -127,7 +127,7 @@ def _check_files(names: list[str]) -> None:
 
 
 def _refuse_doubles(tools: list[BaseTool]) -> None:
-    names = [tool.name for tool in tools]
+    names = [READER, *(tool.name for tool in tools)]  # executors add the reader of artifacts
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two tools are called {name!r}: a model could not tell them apart; rename one")

@@ -17,7 +17,7 @@ from langgraph.types import Overwrite
 from frames.errors import CactusError, CallError, LimitError
 from frames.events import Event
 from frames.frame import ChildResult, Frame, Named, Phase, checked_task, is_planned, root
-from frames.stack import Op, Stack, fold, found_so_far, has_answers, new_gaps, not_begun
+from frames.stack import Op, Stack, fold, found_so_far, found_text, has_answers, new_gaps, not_begun
 from frames.state import SCHEMA, Call, State
 from frames.text import one_line
 from frames.trace import Trace
@@ -152,7 +152,7 @@ class Step:
         """Return the update that ends the run at a limit, with what was found so far."""
         if self.context.shared:
             self.context.shared.reached = limit
-        return self.halt("limited", gaps=[f"{self.frame['id']}: {limit}", *not_begun(self.path)])
+        return self.halt("limited", gaps=[f"{self.frame['id']}: {limit}", *not_begun(self.path, str(limit))])
 
     def halt(
         self, status: Literal["failed", "limited"], *, found: Sequence[ChildResult] = (), **account: Any
@@ -163,8 +163,7 @@ class Step:
         """
         self.end_below(self.path[0]["id"])
         found = [*found_so_far(self.path), *found] if self.context.profile != "classic" or status == "limited" else []
-        text = "\n\n".join(f"{result['frame']} {result['task']}\n{result['answer']}" for result in found)
-        return self.update(**self._end(status, partial=text or None), found=found, **account)
+        return self.update(**self._end(status, partial=found_text(found)), found=found, **account)
 
     def update(
         self,

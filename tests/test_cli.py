@@ -353,3 +353,13 @@ def test_a_second_ctrl_c_when_all_is_done_keeps_the_document(cactus: Cactus) -> 
         out, err = process.communicate(timeout=30)
         assert (process.returncode, "Traceback" in err) == (130, False)
         assert json.loads(out)["status"] == "cancelled"
+
+
+def test_of_very_many_gaps_the_terminal_tells_the_first(cactus: Cactus) -> None:
+    split = {"role": "decompose", "depth": 0, "reply": "\n".join(f"- part {n}" for n in range(50))}
+    model = cactus.script(split, ANSWER, default="c")
+    options = ["--max-depth=1", "--max-subtasks=50", "--profile=classic", "--max-calls=2", "--run-id=r"]
+    done = cactus("solve", "t", *options, "--model", model)
+    assert done.status == 3
+    assert "… and 19 more: cactus show RUN" in done.err
+    assert len(cactus("show", "r", "--json").document["gaps"]) == 49

@@ -156,10 +156,12 @@ async def test_a_model_with_tools_of_its_own_calls_them_so(documents: Path) -> N
 
 def test_tools_documents_and_files_that_are_not_there_are_refused_before_anything_is_spent(cactus: Cactus) -> None:
     model = cactus.script(default="a", log="calls.jsonl")
+    (cactus.folder / "mine.py").write_text('def read_artifact(id: str) -> str:\n    """Read."""\n    return id\n')
     for option, said in [
         (["--docs", "nowhere"], "nowhere"),
         (["--tool", "no.such:thing"], "no.such"),
         (["--attach", "gone.csv"], "gone.csv"),
+        (["--tool", "mine:read_artifact"], "two tools are called 'read_artifact'"),
         (["-c", "mcp_servers={x: {command: /no/such}}"], "x"),
     ]:
         done = cactus("solve", "t", "--model", model, *option)

@@ -379,7 +379,7 @@ async def test_a_file_below_a_file_is_refused(sandbox):
     await _attack(sandbox, "1", {"a": b"", "a/b": b""})
 
 
-@pytest.mark.parametrize("name", ["../escaped.txt", "/escaped.txt", "/work/../escaped.txt", "/tmp/escaped.txt"])
+@pytest.mark.parametrize("name", ["../escaped.txt", "/escaped.txt", "deep/../../escaped.txt", "/tmp/escaped.txt"])
 async def test_nothing_is_written_elsewhere(sandbox, name):
     ran = await sandbox.run(f"open({name!r}, 'w').write('x')", {})
     assert ran.files == {}

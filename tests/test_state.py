@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from frames.channels import append
-from frames.frame import KINDS, result_of, root
+from frames.frame import KINDS, child_result, root
 from frames.stack import Op, Stack, apply, fold, found_so_far
 from graph import RecursiveTaskSolver, Verdict, always_accept, build, make_graph
 from graph.store import open_store
@@ -297,7 +297,7 @@ def test_a_settled_answer_is_delivered_to_the_parent(ops: list[Op]) -> None:
         after = apply(stack, op)
         if op["op"] == "settle" and len(stack) > 1:
             done, parent = stack[-1], after[len(stack) - 2]
-            delivered = result_of(done)
+            delivered = child_result(done)
             assert parent["results"] == [*stack[-2]["results"], delivered]
             last = len(parent["results"]) == len(parent["plan"])
             assert len(after) == len(stack) - last

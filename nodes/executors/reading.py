@@ -2,7 +2,7 @@
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from nodes.artifacts import Artifact, described, references
+from nodes.artifacts import READER, Artifact, described, references
 from nodes.asking import Asking
 
 PAGE = 8_000
@@ -38,4 +38,4 @@ async def readers(ask: Asking) -> list[BaseTool]:
 
     listed = "; ".join(described(artifact) for artifact in artifacts)
     about = f"Read one of these artifacts from character `start` on: {listed}"
-    return [StructuredTool.from_function(coroutine=read_artifact, name="read_artifact", description=about)]
+    return [StructuredTool.from_function(coroutine=read_artifact, name=READER, description=about)]

@@ -40,7 +40,7 @@ class Search(Stepwise):
         tools = [*await work.context.resources.tools(), *await readers(work)]
         if not tools:
             return await Think(self.model)(task, ask=work)
-        passages = await _passages(work)
+        passages = await work.context.resources.passages(work.frame["task"])
         if self.max_steps == 1 and passages:
             prompt = render("roma/read", task=task, passages=passages)
             return with_sources(_answer(await work(prompt, model=self.model)), [p.source for p in passages])
@@ -80,11 +80,6 @@ class Search(Stepwise):
                 text = whole_or_cut(text, int(work.context.window * KNOWN_SHARE * 4 / self.max_steps))
                 said.append(ToolMessage(text, tool_call_id=call["id"]) if call["id"] else _observed(text, left))
         raise CallError("no step was made")  # not reached: the last step answers
-
-
-async def _passages(ask: Asking) -> "list[Passage]":
-    index = await ask.context.resources.documents()
-    return await ask.off_loop(index.search, ask.frame["task"]) if index else []
 
 
 def _observed(text: str, left: int) -> HumanMessage:

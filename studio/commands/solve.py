@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ Examples:
 
 \b
 Exit status: 0 an accepted answer, 1 none, 2 wrong use, 3 a limit was reached, 130 stopped by Ctrl-C."""
+
+MOST_GAPS = 30
+"""Gaps that are told at the terminal."""
 
 
 @click.command("solve", epilog=EPILOG)
@@ -92,10 +95,16 @@ def print_outcome(document: dict[str, Any]) -> None:
     if document["success"]:
         click.echo(document["output"])
         if document["gaps"]:
-            click.echo("cactus: the answer has gaps" + "".join(f"\n  {gap}" for gap in document["gaps"]), err=True)
+            click.echo("cactus: the answer has gaps" + _listed(document["gaps"]), err=True)
         return
     head = {"failed": "no accepted answer", "limited": "a limit was reached"}.get(document["status"], "stopped")
-    click.echo(f"cactus: {head}" + "".join(f"\n  {gap}" for gap in document["gaps"]), err=True)
+    click.echo(f"cactus: {head}" + _listed(document["gaps"]), err=True)
     click.echo(f"  what was done is kept: cactus show {document['run_id']}", err=True)
     if document["partial"]:
         click.echo(f"[no answer; found so far]\n{document['partial']}")
+
+
+def _listed(gaps: Sequence[str]) -> str:
+    """Return gaps, one a line; of very many the first, for the document has them all."""
+    more = [f"… and {len(gaps) - MOST_GAPS} more: cactus show RUN"] if len(gaps) > MOST_GAPS else []
+    return "".join(f"\n  {gap}" for gap in [*gaps[:MOST_GAPS], *more])
