@@ -7,6 +7,7 @@ CactusError
 │   ├── ReplyCutError   the reply was cut off at its length limit
 │   ├── RefusedError    the model declined to answer
 │   │   └── EmptyReplyError  the reply had no text
+│   ├── TooLargeError   the request is larger than the provider takes, however long one waits
 │   └── ToolsRefusedError    the endpoint takes no tools
 ├── StoreError          the database of runs failed under way; what was saved before stays
 └── LimitError          a limit of the run was reached; a result with a status, not a failure
@@ -41,6 +42,10 @@ class RefusedError(CallError):
 
 class EmptyReplyError(RefusedError):
     """The reply had no text."""
+
+
+class TooLargeError(CallError):
+    """The request is larger than the provider takes: not too many, and no use in waiting."""
 
 
 class ToolsRefusedError(CallError):

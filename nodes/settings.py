@@ -24,6 +24,7 @@ PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
         "feedback_on_retry": True,
         "max_subtasks": 5,
         "on_failure": "partial",
+        "reuse": "run",
     },
 }
 """Where a profile's defaults differ from those of ``classic``."""
@@ -55,10 +56,22 @@ class Settings(BaseModel):
     max_frames: int = Field(1000, ge=1, description="Most frames of the whole run.")
     max_calls: int | None = Field(None, ge=1, description="Most model calls of the whole run.")
     max_tokens: int | None = Field(None, ge=1, description="Tokens, in and out, after which no call is made.")
+    max_usd: float | None = Field(None, gt=0, description="US dollars, after which no call is made.")
+    prices: dict[str, dict[str, float]] = Field(
+        default_factory=dict,
+        description="US dollars for a million tokens by model (provider:model, * for any): input and output.",
+    )
     deadline: float | None = Field(None, gt=0, description="Seconds after which the run ends.")
     parallel: int = Field(8, ge=1, description="Most model calls in flight, over the whole tree (classic: one).")
     on_failure: Literal["fail", "partial"] = Field(
         "fail", description="What a failed subtask does: fail ends its branch, partial goes on without it."
+    )
+    approve: Literal["off", "plan"] = Field("off", description="Whether a person is asked about every plan.")
+    max_revisions: int = Field(
+        5, ge=0, description="Rejections by a person after which a task is solved without a plan."
+    )
+    reuse: Literal["off", "run", "all"] = Field(
+        "off", description="Replies to the same request that are used again: none, the run's, or all runs'."
     )
     max_steps: int = Field(6, ge=1, description="Most model calls of one attempt at a search or code task.")
     revise: bool = Field(default=True, description="Whether a written text is revised once against its task.")
