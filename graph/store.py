@@ -8,7 +8,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -16,14 +16,14 @@ from typing import Any, Protocol, TypedDict
 import aiosqlite
 import platformdirs
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import BaseStore
 from langgraph.store.base import Op as StoreOp
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from frames.errors import StoreError, UsageError
 from frames.text import clean, one_line
+from graph.compressed import serializer
+from graph.grouped import GroupedSaver, Statement, Writer
 
 BUSY_SECONDS = 60
 """How long a process waits for another's write to the same file."""
@@ -52,6 +52,10 @@ class _Connection(Protocol):
 
     async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement with ``?`` places, commit it, and return its rows."""
+        ...
+
+    async def submit(self, *statements: Statement) -> None:
+        """Run statements with ``?`` places in one transaction: all are committed when it returns, or none."""
         ...
 
 
@@ -137,45 +141,41 @@ async def open_store(where: str | Path | None = None) -> AsyncGenerator[Store]:
         yield store
 
 
-def serializer() -> JsonPlusSerializer:
-    """Return the serializer of checkpoints: strict, for the state holds plain values alone."""
-    return JsonPlusSerializer(allowed_msgpack_modules=None)
-
-
 class _Sqlite:
-    def __init__(self, saver: AsyncSqliteSaver) -> None:
-        self._saver = saver
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        async with self._saver.lock, self._saver.conn.execute(statement, values) as cursor:
-            rows = [tuple(row) for row in await cursor.fetchall()]
-            await self._saver.conn.commit()
-            return rows
+        writes = statement.split(maxsplit=1)[0].upper() in ("INSERT", "UPDATE", "DELETE", "REPLACE")
+        return await (self._writer.execute if writes else self._writer.fetch)(statement, *values)
+
+    async def submit(self, *statements: Statement) -> None:
+        await self._writer.submit(*statements)
 
 
 @asynccontextmanager
 async def _sqlite(path: Path) -> AsyncGenerator[Store]:
-    try:
-        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        connection = await aiosqlite.connect(path, timeout=BUSY_SECONDS)
-        beside = await aiosqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)  # as LangGraph's store wants
-    except (OSError, sqlite3.Error) as error:
-        raise UsageError(f"cannot open {path}: {error}; name another file with --db") from error
-    try:
+    async with AsyncExitStack() as opened:
+        try:
+            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+            connection = await opened.enter_async_context(aiosqlite.connect(path, timeout=BUSY_SECONDS))
+            beside = await opened.enter_async_context(  # as LangGraph's store wants
+                aiosqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+            )
+            writer = await opened.enter_async_context(Writer.open(path, BUSY_SECONDS))
+        except (OSError, sqlite3.Error) as error:
+            raise UsageError(f"cannot open {path}: {error}; name another file with --db") from error
         async with AsyncSqliteStore(beside) as artifacts:
-            store = await _ready(connection, artifacts, path)
+            store = await _ready(connection, writer, artifacts, path)
             try:
                 yield store
             except sqlite3.Error as error:
                 raise StoreError(f"{path} failed: {error}; what was saved before stays, see `cactus runs`") from error
-    finally:
-        await beside.close()
-        await connection.close()
 
 
-async def _ready(connection: aiosqlite.Connection, artifacts: AsyncSqliteStore, path: Path) -> Store:
-    saver = AsyncSqliteSaver(connection, serde=serializer())
-    store = Store(saver, _OneAtATime(artifacts), _Sqlite(saver))
+async def _ready(connection: aiosqlite.Connection, writer: Writer, artifacts: AsyncSqliteStore, path: Path) -> Store:
+    saver = GroupedSaver(connection, writer, serde=serializer())
+    store = Store(saver, _OneAtATime(artifacts), _Sqlite(writer))
     try:
         await _turn_on_wal(connection)
         await connection.execute("PRAGMA synchronous=NORMAL")
@@ -221,6 +221,11 @@ class _Postgres:
         async with self._lock:
             cursor = await self._connection.execute(statement.replace("?", "%s"), values)
             return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
+
+    async def submit(self, *statements: Statement) -> None:
+        async with self._lock, self._connection.pipeline(), self._connection.transaction():
+            for statement, values in statements:
+                await self._connection.execute(statement.replace("?", "%s"), values)
 
 
 @asynccontextmanager

@@ -1,22 +1,35 @@
 """Asking a model within a run: limits, places for calls in flight, fallbacks and accounts."""
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 
-from frames.errors import CactusError, CallError, EmptyReplyError, LimitError, ReplyCutError, ToolsRefusedError
+from frames.errors import (
+    CactusError,
+    CallError,
+    EmptyReplyError,
+    LimitError,
+    ReplyCutError,
+    TooLargeError,
+    ToolsRefusedError,
+    TransportError,
+)
 from frames.frame import Frame
+from frames.journal import AnswerKind, Entry, Key, digest
 from frames.state import Call
 from frames.text import clean, one_line
 from nodes.artifacts import Artifacts
 from nodes.component import Ask, ComponentError
 from nodes.executors.brief import fitted
+from nodes.journal import key_of
 from nodes.models.call import CallPolicy, Model, Query, call, calls_tools, explained, say
-from nodes.models.reply import Reply, answer
+from nodes.models.reply import Reply, answer, as_plain, from_plain
 from nodes.models.request import Request
 from nodes.models.resolve import ModelLike, name_of
 from nodes.models.transport import is_transport, retry_after, status_of
@@ -42,6 +55,7 @@ class Asking:
         self.notes: list[str] = []
         self.before: Sequence[Call] = ()
         self.asked: str | None = None
+        self._counts: dict[str, int] = {}
 
     @property
     def request(self) -> Request:
@@ -63,7 +77,7 @@ class Asking:
 
         Raises as ``__call__`` does.
         """
-        models = [model] if model is not None else self.context.models_of(self.role, self.frame["kind"])
+        models = [model] if model is not None else self._models()
         for meant in models[:-1]:
             # each client has exceptions of its own, so that the fault is looked at as a value
             [reply] = await asyncio.gather(self._reply(query, meant), return_exceptions=True)
@@ -76,24 +90,60 @@ class Asking:
 
     async def use_tool(self, tool: BaseTool | None, name: str, arguments: Any) -> str:
         """Return what a tool gives, for a model to read; a failure is given as one, never as an answer."""
-        before = self.context.now()
-        if tool is None:
-            ok, text = False, f"ERROR: there is no tool {name!r}; use one of those named above"
-        else:
-            from nodes.tools.load import run_tool
 
-            ok, text = await run_tool(tool, _by_name(tool, arguments), self.context.tool_timeout)
-        self._tell_tool(name, arguments, ok, before)
-        return clean(text)
+        async def work() -> dict[str, Any]:
+            before = self.context.now()
+            if tool is None:
+                ok, text = False, f"ERROR: there is no tool {name!r}; use one of those named above"
+            else:
+                from nodes.tools.load import run_tool
+
+                ok, text = await run_tool(tool, _by_name(tool, arguments), self.context.tool_timeout)
+            return {"ok": ok, "text": clean(text), "seconds": self.context.now() - before}
+
+        used = await self.once("tool", {"tool": name, "arguments": arguments}, work)
+        self._tell_tool(name, arguments, used["ok"], used["seconds"])
+        return used["text"]
 
     async def run_code(self, program: str, files: Mapping[str, bytes]) -> "Ran":
         """Return what a program gave that ran in the sandbox with ``files`` before it."""
-        before = self.context.now()
-        ran = await self.context.resources.sandbox().run(program, files)
-        self._tell_tool("python", program, ran.error is None, before)
-        return ran
+        from nodes.sandbox.run import as_plain, from_plain
 
-    def _tell_tool(self, name: str, arguments: Any, ok: bool, before: float) -> None:
+        async def work() -> dict[str, Any]:
+            before = self.context.now()
+            ran = await self.context.resources.sandbox().run(program, files)
+            return {**as_plain(ran), "seconds": self.context.now() - before}
+
+        given = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
+        ran = await self.once("code", {"program": program, "files": given}, work)
+        self._tell_tool("python", program, ran["error"] is None, ran["seconds"])
+        return from_plain(ran)
+
+    async def component(self, args: Sequence[Any], work: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what a user's function gave for ``args``; what no JSON value can hold is not written down."""
+        journal, asked = self.context.journal, {"arguments": list(args)}
+        if journal is None:
+            return await work()
+        key = self._key("component", asked)
+        entry = journal.recall(key, asked)
+        if entry:
+            return _from_plain(entry["answer"])
+        given = await work()
+        if (plain := _plain(given)) is not None:
+            await journal.record(key, asked, plain)
+        return given
+
+    async def once(self, kind: AnswerKind, asked: Any, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what the journal holds for a request of this step, or what ``work`` gives, written down first."""
+        journal = self.context.journal
+        if journal is None:
+            return await work()
+        return (await journal.once(self._key(kind, asked), asked, work))[0]
+
+    def _key(self, kind: AnswerKind, asked: Any) -> Key:
+        return key_of((self.frame["id"], self.role, self.frame["attempt"]), kind, asked, self._counts)
+
+    def _tell_tool(self, name: str, arguments: Any, ok: bool, seconds: float) -> None:
         shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
         self.emit(
             {
@@ -102,34 +152,125 @@ class Asking:
                 "tool": name,
                 "arguments": one_line(clean(shown), 300),
                 "ok": ok,
-                "seconds": self.context.now() - before,
+                "seconds": seconds,
             }
         )
 
     async def tools_for(self, model: ModelLike | None = None) -> bool:
         """Whether the model that would be asked can be given tools."""
-        models = [model] if model is not None else self.context.models_of(self.role, self.frame["kind"])
-        resolved = [await self._resolved(meant) for meant in models]
-        refused = self.context.models.refusals.tools
-        return all(calls_tools(model) and id(model) not in refused for model in resolved)
+
+        async def work() -> bool:
+            models = [model] if model is not None else self._models()
+            resolved = [await self._resolved(meant) for meant in models]
+            refused = self.context.models.refusals.tools
+            return all(calls_tools(model) and id(model) not in refused for model in resolved)
+
+        return await self.once("means", {"tools": True}, work)
+
+    def _models(self) -> list[ModelLike]:
+        change = self.context.change
+        changed = change.models_for(self.frame["id"], self.role, self.frame["kind"]) if change else None
+        return list(changed or self.context.models_of(self.role, self.frame["kind"]))
 
     async def _reply(self, query: Query, meant: ModelLike) -> Reply:
-        self._admit()
         self.asked = name_of(meant)
-        resolved = await self._resolved(meant)
-        before = self.context.now()
-        with self.context.shared.under_way() if self.context.shared else nullcontext():
-            reply = await call(resolved, query, self.request, self.policy(meant))
-        self._account(reply, self.asked, self.context.now() - before)
-        text = answer(reply, self.asked)
+        asked = as_asked(query)
+        key, journal = self._key("call", asked), self.context.journal
+        entry = None
+        if journal and not (self.context.change and self.context.change.renews(self.frame["id"], self.role, key)):
+            entry = journal.recall(key, asked)
+        if entry is None:
+            reply = await self._made(query, meant, key, asked)
+        elif entry["outcome"] == "fault":
+            raise _fault(entry["answer"])
+        else:
+            self.asked = entry["model"]
+            reply = self._recalled(entry)
+        self._check(reply)
+        self.asked = None
+        return reply
+
+    def _check(self, reply: Reply) -> None:
+        """Raise where the reply is no answer: refused, cut off or empty."""
+        text = answer(reply, self.asked or "")
         message = reply.message
         calls = reply.parsed is not None or (message and (message.tool_calls or message.invalid_tool_calls))
         if self.role in _ANSWERING and not text.strip() and not calls:
             raise EmptyReplyError(
                 f"{self.asked} gave an empty reply, which is no answer; rephrase the task or use another model"
             )
-        self.asked = None
+
+    def _recalled(self, entry: Entry) -> Reply:
+        """Return the reply that the journal holds, told and accounted as when it was given."""
+        value = entry["answer"]
+        for seconds, reason in value["waits"]:
+            self._tell_wait(seconds, reason)
+        reply = from_plain(value["reply"])
+        self._account(reply, entry["model"], value["seconds"], saved=entry["origin"] == "reuse")
         return reply
+
+    async def _made(self, query: Query, meant: ModelLike, key: Key, asked: Any) -> Reply:
+        """Return the reply of the model, or that of an equal request, written down before anything goes on."""
+        journal, name = self.context.journal, name_of(meant)
+        memo = None if journal is None or self.context.reuse == "off" else self._memo(meant, key)
+        found = await journal.reused(memo, self.context.reuse == "all") if journal and memo else None
+        if journal and found:
+            same = Call(**{field: found[field] for field in ("model", "input_tokens", "output_tokens", "estimated")})  # type: ignore[typeddict-item]
+            value: dict[str, Any] = {**found["answer"], "waits": []}
+            return self._recalled(await journal.record(key, asked, value, origin="reuse", call=same))
+        entry = None
+        try:
+            reply, value = await self._called(query, meant, key, asked)
+            made = self._call(reply, name)
+            if journal:
+                fit = self._fits(reply)
+                entry = await journal.record(
+                    key, asked, value, outcome="answer" if fit else "unusable", memo=memo, call=made
+                )
+        finally:
+            if journal and memo:
+                if entry and entry["outcome"] == "answer":
+                    journal.made(memo, entry)
+                else:
+                    journal.not_made(memo)
+        self._account(reply, name, value["seconds"])
+        return reply
+
+    async def _called(self, query: Query, meant: ModelLike, key: Key, asked: Any) -> tuple[Reply, dict[str, Any]]:
+        shared, waits = self.context.shared, list[tuple[float, str]]()
+        policy = self.policy(meant, waits)
+        resolved = await self._resolved(meant)
+        self._admit()
+        before = self.context.now()
+        with shared.under_way() if shared else nullcontext():
+            # each client has exceptions of its own, so that the fault is looked at as a value
+            [reply] = await asyncio.gather(call(resolved, query, self.request, policy), return_exceptions=True)
+            seconds = self.context.now() - before
+            if isinstance(reply, Exception) and self.context.journal:
+                said = str(reply) if isinstance(reply, CactusError) else str(explained(reply, name_of(meant), policy))
+                fault = {
+                    "type": type(reply).__name__ if isinstance(reply, CallError) else "CallError",
+                    "models": _is_models(reply),
+                    "text": said,
+                    "waits": waits,
+                }
+                await self.context.journal.record(key, asked, fault, outcome="fault")
+        if isinstance(reply, BaseException):
+            raise reply
+        if shared:
+            shared.count(self._call(reply, name_of(meant)))
+        return reply, {"reply": as_plain(reply), "seconds": seconds, "waits": waits}
+
+    def _fits(self, reply: Reply) -> bool:
+        try:
+            self._check(reply)
+        except CallError:
+            return False
+        return True
+
+    def _memo(self, meant: ModelLike, key: Key) -> str:
+        who = meant if isinstance(meant, str) else f"{name_of(meant)} {id(meant)}"
+        return digest([who, key.role, self.frame["kind"], key.attempt, key.request, key.position])
 
     async def _resolved(self, meant: ModelLike) -> Model:
         models = self.context.models
@@ -155,14 +296,16 @@ class Asking:
         if tokens is not None and used >= tokens:
             raise LimitError("max_tokens", f"max_tokens = {tokens} reached")
 
-    def policy(self, model: ModelLike | None = None) -> CallPolicy:
-        """Return how calls of this step are made."""
+    def policy(self, model: ModelLike | None = None, waits: list[tuple[float, str]] | None = None) -> CallPolicy:
+        """Return how calls of this step are made; ``waits`` takes the pauses between attempts and their reasons."""
         context, shared = self.context, self.context.shared
         provider = name_of(model).partition(":")[0] if model is not None else ""
 
         def on_wait(seconds: float, fault: BaseException) -> None:
             if shared and status_of(fault) == 429 and retry_after(fault):
                 shared.pause(provider, seconds)
+            if waits is not None:
+                waits.append((seconds, say(fault)))
             self._tell_wait(seconds, say(fault))
 
         def place() -> AbstractAsyncContextManager[None]:
@@ -173,8 +316,8 @@ class Asking:
     def _tell_wait(self, seconds: float, reason: str) -> None:
         self.emit({"event": "wait", "frame": self.frame["id"], "role": self.role, "seconds": seconds, "reason": reason})
 
-    def _account(self, reply: Reply, model: str, seconds: float) -> None:
-        made = Call(
+    def _call(self, reply: Reply, model: str) -> Call:
+        return Call(
             frame=self.frame["id"],
             role=self.role,
             attempt=self.frame["attempt"],
@@ -183,10 +326,53 @@ class Asking:
             output_tokens=reply.output_tokens,
             estimated=reply.estimated,
         )
-        self.calls.append(made)
-        if self.context.shared:
-            self.context.shared.count(made)
-        self.emit({"event": "call", **made, "seconds": seconds})
+
+    def _account(self, reply: Reply, model: str, seconds: float, *, saved: bool = False) -> None:
+        made = self._call(reply, model)
+        if not saved:
+            self.calls.append(made)
+        self.emit({"event": "call", **made, "seconds": seconds, **({"saved": True} if saved else {})})
+
+
+def as_asked(query: Query) -> dict[str, Any]:
+    """Return what a model is asked as a JSON value: it is the request's hash, and what a replay compares."""
+    messages: Any = query.messages
+    said = (
+        [{"role": "human", "content": messages}]
+        if isinstance(messages, str)
+        else [
+            {"role": message.type, "content": message.content}
+            | ({"calls": message.tool_calls} if isinstance(message, AIMessage) and message.tool_calls else {})
+            for message in messages
+        ]
+    )
+    schema = {"schema": query.schema.__name__} if query.schema else {}
+    tools = {"tools": [tool.name for tool in query.tools]} if query.tools else {}
+    return {"messages": said, **schema, **tools}
+
+
+def _plain(given: Any) -> dict[str, Any] | None:
+    """Return what a component gave as a JSON value that says which kind it is; ``None`` where there is none."""
+    kind = "verdict" if type(given).__name__ == "Verdict" else "value"
+    value = list(given) if kind == "verdict" else given
+    try:
+        same = json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return {"kind": kind, "value": value} if same else None
+
+
+def _from_plain(value: Mapping[str, Any]) -> Any:
+    from nodes.verify import Verdict  # it imports this module
+
+    return Verdict(*value["value"]) if value["kind"] == "verdict" else value["value"]
+
+
+def _fault(recorded: Mapping[str, Any]) -> CactusError:
+    """Return the exception that a recorded call ended with."""
+    known = {kind.__name__: kind for kind in (TransportError, ToolsRefusedError, TooLargeError)}
+    kind = known.get(recorded["type"], CallError) if recorded["models"] else known.get(recorded["type"], CactusError)
+    return kind(recorded["text"])
 
 
 def situation(ask: Ask) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Components: the decisions of the machine that a user may replace, each a plain function, sync or async."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from functools import partial
+from typing import Any, Protocol, cast, runtime_checkable
 
 from typing_extensions import override
 
@@ -89,7 +90,15 @@ async def use(component: Callable[..., Any], *args: Any, ask: Ask, **further: An
         return await cast("Any", component)(*args, ask=ask, **further)
     if isinstance(component, PlainComponent):
         return cast("Any", component)(*args)
-    return await run_callable(component, *args)
+    work = partial(run_callable, component, *args)
+    return await ask.component(args, work) if isinstance(ask, Remembers) else await work()
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An ``Ask`` that writes down what a user's function gives, so that it is not called for the same again."""
+
+    async def component(self, args: Sequence[Any], work: Callable[[], Awaitable[Any]]) -> Any: ...
 
 
 def model_calls(component: Callable[..., Any]) -> int:

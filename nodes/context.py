@@ -9,6 +9,8 @@ from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
 from frames.frame import KINDS
+from nodes.change import Change
+from nodes.journal import Journal
 from nodes.models.resolve import ModelLike, Models, default_name
 from nodes.resources import Resources
 from nodes.settings import ROLES, Settings
@@ -53,6 +55,8 @@ class Context(Settings):
     _resources: Resources | None = PrivateAttr(None)
     _tools: tuple[BaseTool, ...] = PrivateAttr(())
     _shared: Shared | None = PrivateAttr(None)
+    _journal: Journal | None = PrivateAttr(None)
+    _change: Change | None = PrivateAttr(None)
 
     def with_components(
         self,
@@ -79,9 +83,18 @@ class Context(Settings):
         copy._tools = tuple(tools) or self._tools  # noqa: SLF001
         return copy
 
-    def for_run(self) -> Self:
-        """Return the same context with counts and resources of its own, which whoever starts the run closes."""
-        copy = self.sharing(Shared(self.parallel))
+    def for_run(self, journal: Journal | None = None, change: Change | None = None, spent: float = 0) -> Self:
+        """Return the same context with counts and resources of its own, which whoever starts the run closes.
+
+        Args:
+            journal: what the run has been answered; by default nothing yet.
+            change: what a fork of a run changes.
+            spent: seconds that the run has taken before.
+        """
+        journal = journal or Journal()
+        copy = self.sharing(Shared(self.parallel, journal.calls(), self.now() - spent))
+        copy._journal = journal  # noqa: SLF001  # its own class
+        copy._change = change  # noqa: SLF001
         copy._resources = Resources(self, self._tools)  # noqa: SLF001  # its own class
         return copy
 
@@ -95,6 +108,16 @@ class Context(Settings):
     def shared(self) -> Shared | None:
         """What the branches of a run share; ``None`` outside of any fork."""
         return self._shared
+
+    @property
+    def journal(self) -> Journal | None:
+        """What the run has been answered; ``None`` where LangGraph's server runs the graph."""
+        return self._journal
+
+    @property
+    def change(self) -> Change | None:
+        """What this run, a fork of another, changes."""
+        return self._change
 
     @property
     def resources(self) -> Resources:

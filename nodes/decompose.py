@@ -171,6 +171,9 @@ async def _planned(step: Step, **fault: str) -> tuple[list[Subtask], str | None]
 
 
 def _start(step: Step, plan: list[Subtask]) -> Update:
+    change = step.context.change
+    plan = change.plan(step.frame, plan) if change else plan
+    given = change.given(step.frame, plan) if change else []
     most, shared = step.context.max_frames, step.context.shared
     if step.made_so_far + len(plan) > most:
         total = step.made_so_far + len(plan)
@@ -179,7 +182,11 @@ def _start(step: Step, plan: list[Subtask]) -> Update:
         shared.plan(step.frame["id"], len(plan))
     step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": [subtask["task"] for subtask in plan]})
     forks = step.context.forks and not plans.is_chain(plan)
-    ops: list[Op] = [{"op": "revise", "fields": {"plan": plan, **({"phase": "fork"} if forks else {})}}]
-    if not forks:
+    ops: list[Op] = [
+        {"op": "revise", "fields": {"plan": plan, "results": given, **({"phase": "fork"} if forks else {})}}
+    ]
+    if len(given) == len(plan):
+        ops = [{"op": "revise", "fields": {"plan": plan, "results": given, "phase": "aggregate"}}]
+    elif not forks:
         ops.append({"op": "descend"})
     return step.update(*ops, traces=[trace.decomposed(step.frame, plan)], frames=step.frames + len(plan))

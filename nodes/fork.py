@@ -110,6 +110,8 @@ class _Fork:
         if self.stop.is_set():
             return _ended(child_result(frame, failed="not begun"), "cancelled")
         doomed = next((result for result in parent["results"] if result["frame"] == frame["id"]), None)
+        if doomed and not doomed["failed"]:  # its answer was given
+            return _ended(doomed, "succeeded")
         if doomed:
             return _ended(doomed, "failed", gaps=[f"{frame['id']}: {doomed['failed']}"])
         self.step.announce(frame)

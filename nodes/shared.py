@@ -13,10 +13,16 @@ from frames.state import Call
 
 
 class Shared:
-    """One run's shared counts and places; ``parallel`` calls are in flight at most, the longest waiting is next."""
+    """One run's shared counts and places; ``parallel`` calls are in flight at most, the longest waiting is next.
 
-    def __init__(self, parallel: int) -> None:
+    ``paid`` are the calls that the run's journal holds already (None: there is no journal, and the state tells);
+    ``began`` is when the run began, the time that it did not run left out, in seconds of its clock.
+    """
+
+    def __init__(self, parallel: int, paid: Sequence[Call] | None = None, began: float | None = None) -> None:
         self.calls = self.tokens = self.frames = self.in_flight = 0
+        self.began = began
+        self._journaled = paid is not None
         self.planned: dict[str, int] = {}
         self.made: dict[str, list[Call]] = {}
         self.open: set[str] = set()  # frames that were begun and have not ended
@@ -24,13 +30,15 @@ class Shared:
         self._places = asyncio.Semaphore(parallel)
         self._paused_until: dict[str, float] = {}
         self._entered: set[str] = set()
+        for call in paid or ():
+            self.count(call)
 
     def enter(self, branch: str, calls: Sequence[Call], frames: int) -> None:
         """Count what the run, or a branch of it, did before this process saw it; each counts once."""
         if branch not in self._entered:
             self._entered.add(branch)
             self.frames += frames
-            for call in calls:
+            for call in () if self._journaled else calls:
                 self.count(call)
 
     def count(self, call: Call) -> None:

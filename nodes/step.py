@@ -192,6 +192,12 @@ class Step:
 
     # --- inside -----------------------------------------------------------------------------------------
 
+    @property
+    def _began(self) -> float:
+        """When the run began, the time that it did not run left out."""
+        began = self.context.shared.began if self.context.shared else None
+        return self.started if began is None else began
+
     def _blank(self) -> Update:
         return {
             "task": self.path[0]["task"],
@@ -215,7 +221,7 @@ class Step:
             "success": status == "succeeded",
             "output": output,
             "partial": partial,
-            "duration_ms": round((self.context.now() - self.started) * 1000),
+            "duration_ms": round((self.context.now() - self._began) * 1000),
         }
 
     def end_below(self, frame: str) -> None:
@@ -258,7 +264,10 @@ class Step:
     def remaining(self) -> float | None:
         """Return the seconds until the run's deadline; ``None`` without one."""
         deadline = self.context.deadline
-        return None if deadline is None else self.started + deadline - self.context.now()
+        journal = self.context.journal
+        if deadline is None or (journal and journal.replays):
+            return None
+        return self._began + deadline - self.context.now()
 
     def explain(self, error: Exception) -> str:
         """Return what went wrong, and where, on one line."""

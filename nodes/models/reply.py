@@ -1,9 +1,10 @@
 """A model's reply: its text, what it cost, and whether it is an answer at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, message_to_dict, messages_from_dict
 
 from frames.errors import RefusedError, ReplyCutError
 from frames.text import clean, estimate_tokens, one_line
@@ -31,6 +32,29 @@ class Reply:
     refusal: str | None = None
     parsed: dict[str, Any] | None = None
     message: AIMessage | None = None
+
+
+def as_plain(reply: Reply) -> dict[str, Any]:
+    """Return a reply as a JSON value, for the journal."""
+    message = reply.message
+    calls = message and (message.tool_calls or message.invalid_tool_calls)
+    return {
+        "text": reply.text,
+        "input_tokens": reply.input_tokens,
+        "output_tokens": reply.output_tokens,
+        "estimated": reply.estimated,
+        "finish": reply.finish,
+        "refusal": reply.refusal,
+        "parsed": reply.parsed,
+        "message": message_to_dict(message) if message and calls else None,
+    }
+
+
+def from_plain(value: Mapping[str, Any]) -> Reply:
+    """Return the reply that ``as_plain`` made a JSON value of; its message where it calls tools."""
+    fields = {field: value[field] for field in Reply.__dataclass_fields__}
+    message: Any = messages_from_dict([fields["message"]])[0] if fields["message"] else None
+    return Reply(**{**fields, "message": message})
 
 
 def from_text(prompt: str, text: str) -> Reply:

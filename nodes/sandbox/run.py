@@ -4,10 +4,11 @@ A block of code is a complete program: variables do not survive between blocks, 
 no way to the host, runs what it can; CPython in namespaces of its own, by bubblewrap, runs the rest.
 """
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Engine = Literal["monty", "bubblewrap"]
 
@@ -46,6 +47,18 @@ class Ran:
     error: str | None
     files: dict[str, bytes]
     engine: Engine
+
+
+def as_plain(ran: Ran) -> dict[str, Any]:
+    """Return what became of a program as a JSON value, for the journal."""
+    files = {name: base64.b64encode(content).decode() for name, content in ran.files.items()}
+    return {"output": ran.output, "error": ran.error, "files": files, "engine": ran.engine}
+
+
+def from_plain(value: Mapping[str, Any]) -> Ran:
+    """Return what ``as_plain`` made a JSON value of."""
+    files = {name: base64.b64decode(content) for name, content in value["files"].items()}
+    return Ran(value["output"], value["error"], files, value["engine"])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,209 @@
+"""The journal of a run at work: what it recalls instead of asking, and what it writes down before it goes on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol
+
+from frames.errors import CactusError
+from frames.journal import AnswerKind, Entry, Key, Origin, Outcome, as_lines, difference, digest
+from frames.state import Call
+
+Mode = Literal["continue", "anew", "replay"]
+"""``continue``: what was answered is not asked again; ``anew``: replies that were no answer are; ``replay``: nothing is."""
+
+
+class Book(Protocol):
+    """Where the entries of a run are kept."""
+
+    async def write(self, entry: Entry) -> None:
+        """Keep ``entry``, in place of one with its key, and return once that is certain."""
+        ...
+
+    async def find(self, memo: str) -> Entry | None:
+        """Return the answer that another run was given to an equal request."""
+        ...
+
+
+class ReplayError(CactusError):
+    """A replay asks what the recorded run did not."""
+
+
+class BeyondError(CactusError):
+    """A replay has come to where the recorded run stopped."""
+
+
+class Journal:
+    """The entries of one run. Without a ``book`` they are kept in memory, for the length of the run.
+
+    ``ended`` is whether the recorded run came to its end: a replay that asks for more than it holds is then a fault.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry] = (), book: Book | None = None, mode: Mode = "continue", *, ended: bool = True
+    ) -> None:
+        self.mode: Mode = mode
+        self.recalled = self.repeated = self.saved = 0
+        self._entries = {entry["key"]: entry for entry in entries}
+        self._older = [entry for entry in self._entries.values() if entry["key"].position < 0]
+        self._seq = max((entry["seq"] for entry in self._entries.values()), default=0)
+        self._book, self._ended = book, ended
+        self._memo: dict[str, asyncio.Future[Entry]] = {}
+        self._used: set[Key] = set()
+
+    @property
+    def replays(self) -> bool:
+        """Whether nothing may be asked."""
+        return self.mode == "replay"
+
+    def calls(self) -> list[Call]:
+        """Return the model calls that this run has paid for, those that were no answer too."""
+        return [
+            Call(
+                frame=entry["key"].frame,
+                role=entry["key"].role,
+                attempt=entry["key"].attempt,
+                model=entry["model"],
+                input_tokens=entry["input_tokens"],
+                output_tokens=entry["output_tokens"],
+                estimated=entry["estimated"],
+            )
+            for entry in sorted(self._entries.values(), key=lambda entry: entry["seq"])
+            if entry["key"].kind == "call" and entry["origin"] == "run" and entry["outcome"] != "fault"
+        ]
+
+    def shared_calls(self) -> int:
+        """Return how many model calls were taken over from the run that this one was forked from."""
+        return self._count("fork")
+
+    def saved_calls(self) -> int:
+        """Return how many model calls an equal request's answer has spared."""
+        return self._count("reuse")
+
+    def _count(self, origin: Origin) -> int:
+        return sum(e["key"].kind == "call" and e["origin"] == origin for e in self._entries.values())
+
+    def recall(self, key: Key, asked: Any) -> Entry | None:
+        """Return the answer to a request; ``None`` where it must be asked.
+
+        Raises:
+            ReplayError: nothing may be asked, and the recorded run asked something else here.
+            BeyondError: nothing may be asked, and the recorded run stopped before this.
+        """
+        entry = self._entries.get(key)
+        if entry and (entry["outcome"] == "answer" or self.replays or self._settled(entry)):
+            self._used.add(key)
+            self.recalled += key.kind == "call"
+            return entry
+        if self.replays:
+            self._refuse(key, asked)
+        return None
+
+    def _settled(self, entry: Entry) -> bool:
+        return entry["outcome"] == "unusable" and self.mode == "continue"
+
+    def _refuse(self, key: Key, asked: Any) -> None:
+        same = [e for k, e in self._entries.items() if k[:4] == key[:4] and k not in self._used and k.position >= 0]
+        if not same and not self._ended:
+            raise BeyondError(f"{key.frame}: {key.role}: the recorded run stopped here")
+        before: Any = min(same, key=lambda entry: entry["seq"])["asked"] if same else "(nothing more)"
+        raise ReplayError(
+            f"{key.frame}: {key.role}, attempt {key.attempt}: the {key.kind} differs from the recorded one:\n"
+            f"{difference(before, asked) or chr(10).join(as_lines(asked))}"
+        )
+
+    async def record(
+        self,
+        key: Key,
+        asked: Any,
+        answer: Any,
+        *,
+        outcome: Outcome = "answer",
+        origin: Origin = "run",
+        memo: str | None = None,
+        call: Call | None = None,
+    ) -> Entry:
+        """Write an answer down and return once it is kept, also where whoever asked is cancelled meanwhile."""
+        known = self._entries.get(key)
+        self.repeated += key.kind == "call" and origin == "run" and known is not None and known["outcome"] == "answer"
+        self._seq += 1
+        entry = Entry(
+            key=key,
+            seq=self._seq,
+            outcome=outcome,
+            origin=origin,
+            memo=memo,
+            model=call["model"] if call else "",
+            input_tokens=call["input_tokens"] if call else 0,
+            output_tokens=call["output_tokens"] if call else 0,
+            estimated=bool(call and call["estimated"]),
+            asked=asked,
+            answer=answer,
+        )
+        if known and known["outcome"] == "unusable":  # it was paid for, and stays in the account
+            older = Entry({**known, "key": key._replace(position=-known["seq"])})
+            self._entries[older["key"]] = older
+            await self._write(older)
+        self._entries[key] = entry
+        self._used.add(key)
+        await self._write(entry)
+        return entry
+
+    async def _write(self, entry: Entry) -> None:
+        if self._book:
+            await asyncio.shield(asyncio.ensure_future(self._book.write(entry)))
+
+    async def once(
+        self, key: Key, asked: Any, work: Callable[[], Awaitable[Any]], *, plain: Callable[[Any], Any] = lambda x: x
+    ) -> tuple[Any, bool]:
+        """Return the recorded answer to a request, or what ``work`` gives, written down; and whether it was recorded.
+
+        ``plain`` turns what ``work`` gives into a JSON value.
+        """
+        entry = self.recall(key, asked)
+        if entry:
+            return entry["answer"], True
+        answer = plain(await work())
+        await self.record(key, asked, answer)
+        return answer, False
+
+    async def reused(self, memo: str, across: bool) -> Entry | None:
+        """Return the answer to an equal request, waiting for one that is under way; ``None``: this one must be made.
+
+        After ``None`` the caller owes ``made`` or ``not_made``. ``across``: other runs' answers serve too.
+        """
+        while waiting := self._memo.get(memo):
+            try:
+                return await asyncio.shield(waiting)
+            except (CactusError, asyncio.CancelledError):
+                if not waiting.cancelled():
+                    raise
+        self._memo[memo] = asyncio.get_running_loop().create_future()
+        found = next((e for e in self._entries.values() if e["memo"] == memo and e["outcome"] == "answer"), None)
+        if found is None and across and self._book:
+            found = await self._book.find(memo)
+        if found:
+            self.made(memo, found)
+        return found
+
+    def made(self, memo: str, entry: Entry) -> None:
+        """Give a call's answer to those that wait for it."""
+        if not self._memo[memo].done():
+            self._memo[memo].set_result(entry)
+
+    def not_made(self, memo: str) -> None:
+        """Say that a call gave no answer: the next one that asks makes its own."""
+        self._memo.pop(memo).cancel()
+
+
+def key_of(step: tuple[str, str, int], kind: AnswerKind, asked: Any, counts: dict[str, int]) -> Key:
+    """Return the key of a request; ``counts`` are those of the step's equal requests so far."""
+    request = digest(asked)
+    position = counts.get(kind + request, 0)
+    counts[kind + request] = position + 1
+    return Key(*step, kind, request, position)
+
+
+def as_mapping(entry: Entry) -> Mapping[str, Any]:
+    """Return the answer of a call's entry."""
+    answer: Mapping[str, Any] = entry["answer"]
+    return answer
