@@ -44,6 +44,15 @@ class PlanRefused(TypedDict):
     reason: str
 
 
+class Approval(TypedDict):
+    """A person is asked about a plan, ``revision`` of which were rejected before, or has decided."""
+
+    event: Literal["approval"]
+    frame: str
+    revision: int
+    decision: Literal["asked", "approved", "edited", "rejected"]
+
+
 class Answered(TypedDict):
     """An answer was given, by role solve or aggregate."""
 
@@ -118,6 +127,7 @@ Event = (
     | StepStarted
     | Planned
     | PlanRefused
+    | Approval
     | Answered
     | Judged
     | CallEnded

@@ -5,14 +5,14 @@ and fan-out and not with the work done.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from frames.errors import UsageError
 from frames.text import clean
 
-Phase = Literal["atomize", "decompose", "fork", "solve", "verify", "retry", "aggregate"]
+Phase = Literal["atomize", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate"]
 """The node that works on the frame next."""
 
 Kind = Literal["search", "think", "write", "code"]
@@ -45,6 +45,20 @@ class ChildResult(TypedDict):
     attempts: int
 
 
+class Rejection(TypedDict):
+    """A plan that a person rejected: the texts of its subtasks, and what was said of it."""
+
+    subtasks: list[str]
+    text: str
+
+
+class Approval(TypedDict):
+    """What a person has said of a frame's plans: those rejected, and why the last reply was no decision."""
+
+    rejections: list[Rejection]
+    problem: str | None
+
+
 class Named(TypedDict):
     """A frame by its id and task."""
 
@@ -59,6 +73,7 @@ class Frame(TypedDict):
     under way, from 1, ``answer`` what the verifier is to judge, ``feedback`` what it said last. ``known`` are
     the results it builds on: those of the subtasks that it, or a frame above it, depends on. ``stale`` are the
     results of children that are to be done anew, ``None`` before any was; it is empty in such a child itself.
+    ``approval`` is there once a person has replied to a plan otherwise than by approving it.
     """
 
     id: str
@@ -73,6 +88,7 @@ class Frame(TypedDict):
     feedback: str | None
     known: list[ChildResult]
     stale: list[ChildResult] | None
+    approval: NotRequired[Approval]
 
 
 def checked_task(task: object) -> str:

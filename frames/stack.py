@@ -130,11 +130,14 @@ def new_gaps(before: Frame, after: Frame) -> list[str]:
 
 
 def not_begun(stack: Sequence[Frame], why: str) -> list[str]:
-    """Return what is said of the planned children that will not be begun; a fork's branches speak for themselves."""
+    """Return what is said of the planned children that will not be begun.
+
+    A fork's branches speak for themselves, and a plan that nobody has approved has none.
+    """
     on_stack = {frame["id"] for frame in stack}
     said: list[str] = []
     for frame in stack:
-        if frame["phase"] != "fork":
+        if frame["phase"] not in ("approve", "fork"):
             known = on_stack | {result["frame"] for result in frame["results"]}
             left = (child_id(frame, index) for index in range(len(frame["plan"])))
             said += [f"{id_}: not begun: {why}" for id_ in left if id_ not in known]

@@ -13,6 +13,7 @@ from frames.state import Input, Output, State
 from graph.routes import AFTER, route
 from graph.tracing import describe_run
 from nodes.aggregate import aggregate
+from nodes.approve import approve
 from nodes.atomize import atomize
 from nodes.context import Context
 from nodes.decompose import decompose
@@ -27,6 +28,7 @@ Solver = CompiledStateGraph[State, Context, Input, Output]
 _NODES: dict[str, NodeFunction] = {
     "atomize": atomize,
     "decompose": decompose,
+    "approve": approve,
     "solve": solve,
     "retry": retry,
     "aggregate": aggregate,

@@ -27,9 +27,9 @@ from langgraph.checkpoint.base import (
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
-    SerializerProtocol,
     get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 Statement = tuple[str, Sequence[object]]
@@ -41,6 +41,7 @@ _CHECKPOINT = """INSERT OR REPLACE INTO checkpoints
 _WRITE = """INSERT OR {} INTO writes
     (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_DELETE = ("DELETE FROM checkpoints WHERE thread_id = ?", "DELETE FROM writes WHERE thread_id = ?")
 _WRITE_ANEW, _WRITE_ONCE = _WRITE.format("REPLACE"), _WRITE.format("IGNORE")
 
 
@@ -151,11 +152,11 @@ class Writer:
         try:
             self._commit(units)
         except BaseException as error:  # noqa: BLE001  # it is raised where it is waited for
-            if len(units) == 1 or _concerns_all(error):
-                for unit in units:
-                    unit.error = copy(error)
-            else:
-                for unit in units:
+            alone, all_fail = len(units) == 1, _concerns_all(error)
+            for unit in units:
+                if alone or all_fail:
+                    unit.error = error if alone else copy(error)
+                else:
                     self._write([unit])
 
     def _commit(self, units: Sequence[_Unit]) -> None:
@@ -223,9 +224,7 @@ class GroupedSaver(AsyncSqliteSaver):
     Values are serialized before they are queued, in the event loop: later the graph may have changed them.
     """
 
-    def __init__(
-        self, conn: aiosqlite.Connection, writer: Writer, *, serde: SerializerProtocol | None = None
-    ) -> None:
+    def __init__(self, conn: aiosqlite.Connection, writer: Writer, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(conn, serde=serde)
         self._writer = writer
 
@@ -234,11 +233,11 @@ class GroupedSaver(AsyncSqliteSaver):
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
+        new_versions: ChannelVersions,  # noqa: ARG002  # the checkpoint has them
     ) -> RunnableConfig:
         """Save a checkpoint, as ``AsyncSqliteSaver`` does."""
         await self._set_up()
-        place = config["configurable"]
+        place = config.get("configurable", {})
         kind, value = self.serde.dumps_typed(checkpoint)
         about = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False).encode("utf-8", "ignore")
         key = (str(place["thread_id"]), place["checkpoint_ns"], checkpoint["id"])
@@ -252,7 +251,7 @@ class GroupedSaver(AsyncSqliteSaver):
         """Save what a task wrote, as ``AsyncSqliteSaver`` does."""
         await self._set_up()
         statement = _WRITE_ANEW if all(channel in WRITES_IDX_MAP for channel, _ in writes) else _WRITE_ONCE
-        place = config["configurable"]
+        place = config.get("configurable", {})
         key = (str(place["thread_id"]), str(place["checkpoint_ns"]), str(place["checkpoint_id"]), task_id, task_path)
         await self._writer.submit(
             *(
@@ -264,8 +263,7 @@ class GroupedSaver(AsyncSqliteSaver):
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread, as ``AsyncSqliteSaver`` does."""
         await self._set_up()
-        tables = ("checkpoints", "writes")
-        await self._writer.submit(*((f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,)) for table in tables))
+        await self._writer.submit(*((statement, (str(thread_id),)) for statement in _DELETE))
 
     async def _set_up(self) -> None:
         if not self.is_setup:

@@ -8,6 +8,7 @@ from typing import Any
 from frames.limits import Bound
 from frames.state import SCHEMA, Call, Status
 from frames.trace import Trace, TraceType
+from nodes.journal import Journal
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,12 @@ def from_state(
     bound: Bound | None,
     unfinished: Status = "interrupted",
     saved: str | None = None,
+    journal: Journal | None = None,
 ) -> SolveResult:
     """Return the result that a run's state holds; ``unfinished`` is the status of one that has not ended.
 
-    ``saved`` is when the state was saved, in ISO 8601: how long an unfinished run took until then.
+    ``saved`` is when the state was saved, in ISO 8601: how long an unfinished run took until then. ``journal`` has
+    the account of a run that has one: the state does not know of calls whose step was not saved.
     """
     ended = values.get("status") is not None
     return SolveResult(
@@ -73,7 +76,7 @@ def from_state(
         notes=values.get("notes", []),
         frames=values.get("frames", 0),
         bound=bound,
-        usage=usage(values.get("calls", [])),
+        usage=usage(values.get("calls", []), journal),
     )
 
 
@@ -93,12 +96,14 @@ def _until(started: float | None, saved: str | None) -> int:
     return max(0, round((datetime.fromisoformat(saved).timestamp() - started) * 1000))
 
 
-def usage(calls: list[Call]) -> dict[str, Any]:
-    """Return the account of ``calls``: totals, and by frame and role."""
+def usage(made: list[Call], journal: Journal | None = None) -> dict[str, Any]:
+    """Return the account of the calls of a run: those of its journal where it has one; totals, by frame and role."""
+    calls = (journal.calls() if journal else None) or made
     return {
         "calls": len(calls),
-        "repeated_calls": 0,
-        "replayed_calls": 0,
+        "repeated_calls": journal.repeated if journal else 0,
+        "replayed_calls": journal.recalled if journal else 0,
+        "saved_calls": journal.saved_calls() if journal else 0,
         **_tokens(calls),
         "usd": None,
         "estimated": any(call["estimated"] for call in calls),

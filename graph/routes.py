@@ -8,11 +8,12 @@ from frames.channels import stack_channel
 from frames.frame import Frame
 from frames.state import Status
 
-Next = Literal["atomize", "decompose", "fork", "solve", "verify", "retry", "aggregate", "__end__"]
+Next = Literal["atomize", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate", "__end__"]
 
 AFTER: dict[str, list[str]] = {
     "atomize": ["solve", "decompose", END],
-    "decompose": ["atomize", "fork", "solve", "aggregate", END],
+    "decompose": ["atomize", "approve", "fork", "solve", "aggregate", END],
+    "approve": ["atomize", "fork", "decompose", "solve", "aggregate", "approve", END],
     "fork": ["aggregate", "atomize", END],
     "solve": ["verify", "retry", "atomize", "aggregate", END],
     "retry": ["solve", "aggregate"],

@@ -15,32 +15,48 @@ from graph.bound import bound_of
 from graph.branches import with_branches
 from graph.build import Solver
 from graph.result import SolveResult, from_state
+from nodes.change import Change
 from nodes.context import Context
+from nodes.journal import Journal
 
 SPARE_STEPS = 10
 """Steps above the bound before LangGraph's own brake: the machine ends by its limits, not by this."""
 
 
 async def run(
-    graph: Solver, context: Context, task: str, run_id: str, control: RunControl | None = None
+    graph: Solver,
+    context: Context,
+    task: str,
+    run_id: str,
+    control: RunControl | None = None,
+    *,
+    journal: Journal | None = None,
+    change: Change | None = None,
+    spent: float = 0,
+    goes_on: bool = False,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Solve ``task`` and yield the run's events; the last is ``end``, with the result's document.
+    """Work on a run and yield its events; the last is ``end``, with the result's document.
 
     Args:
         graph: compiled with a checkpointer.
         context: the settings and components.
-        task: what to solve.
+        task: what to solve, from its beginning.
         run_id: the run's name, which is its LangGraph thread.
         control: asked to drain, the run ends after the step under way, with status ``cancelled``.
+        journal: what the run has been answered before; it takes what it is answered now.
+        change: what a fork of a run changes.
+        spent: seconds that the run has taken before.
+        goes_on: whether to go on where the last checkpoint left the run, instead of from the beginning.
 
     Raises:
         UsageError: the task is blank.
     """
     unfinished: Status = "interrupted"
-    async with _ready(context) as ready:
+    journal = journal or Journal()
+    async with _ready(context, journal, change, spent) as ready:
         try:
             stream: Any = graph.astream(
-                _input(task),
+                None if goes_on else {"task": checked_task(task)},
                 _config(context, run_id),
                 context=ready,
                 stream_mode="custom",
@@ -52,7 +68,7 @@ async def run(
                 yield event
         except GraphDrained:
             unfinished = "cancelled"
-    result = await result_of(graph, context, run_id, unfinished)
+    result = await result_of(graph, context, run_id, unfinished, journal)
     yield {"event": "end", "result": result.to_dict()}
 
 
@@ -62,36 +78,38 @@ async def finish(graph: Solver, context: Context, task: str, run_id: str) -> Sol
     Raises:
         UsageError: the task is blank.
     """
-    async with _ready(context) as ready:
-        await graph.ainvoke(_input(task), _config(context, run_id), context=ready, durability="sync")
+    journal = Journal()
+    async with _ready(context, journal) as ready:
+        await graph.ainvoke({"task": checked_task(task)}, _config(context, run_id), context=ready, durability="sync")
     return await result_of(graph, context, run_id)
 
 
-async def result_of(graph: Solver, context: Context, run_id: str, unfinished: Status = "interrupted") -> SolveResult:
-    """Return the result of a run as its last checkpoint has it."""
+async def result_of(
+    graph: Solver, context: Context, run_id: str, unfinished: Status = "interrupted", journal: Journal | None = None
+) -> SolveResult:
+    """Return the result of a run as its last checkpoint has it, with the account of its journal."""
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)
     values = await with_branches(graph, run_id, snapshot.values)
-    return from_state(values, run_id, bound, unfinished, snapshot.created_at)
+    return from_state(values, run_id, bound, unfinished, snapshot.created_at, journal)
 
 
 @asynccontextmanager
-async def _ready(context: Context) -> AsyncGenerator[Context]:
+async def _ready(
+    context: Context, journal: Journal, change: Change | None = None, spent: float = 0
+) -> AsyncGenerator[Context]:
     """Give a run resources and counts of its own, and close what it opened.
 
     Raises:
         UsageError: a tool, document folder or file that the settings name is not there.
     """
-    ready = context.for_run()
+    ready = context.for_run(journal, change, spent)
     try:
-        await ready.resources.open()
+        if not journal.replays:
+            await ready.resources.open()
         yield ready
     finally:
         await ready.resources.close()
-
-
-def _input(task: str) -> Any:
-    return {"task": checked_task(task)}
 
 
 def _config(context: Context, run_id: str) -> RunnableConfig:

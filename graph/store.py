@@ -7,7 +7,9 @@ the last steps. A ``postgresql://`` address is PostgreSQL. Both are safe under s
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Iterable
+import time
+import zlib
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +23,14 @@ from langgraph.store.base import Op as StoreOp
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from frames.errors import StoreError, UsageError
+from frames.journal import Entry, Key
 from frames.text import clean, one_line
 from graph.compressed import serializer
 from graph.grouped import GroupedSaver, Statement, Writer
+from graph.process import is_gone, this_process
+
+LEASE_SECONDS = 30
+"""How long a lease lasts that is not held on."""
 
 BUSY_SECONDS = 60
 """How long a process waits for another's write to the same file."""
@@ -31,6 +38,30 @@ BUSY_SECONDS = 60
 _TABLE = """CREATE TABLE IF NOT EXISTS cactus_runs (
     run_id TEXT PRIMARY KEY, started TEXT NOT NULL, task TEXT NOT NULL, status TEXT NOT NULL,
     settings TEXT NOT NULL, bound TEXT NOT NULL)"""
+_JOURNAL = """CREATE TABLE IF NOT EXISTS cactus_journal (
+    run_id TEXT NOT NULL, frame TEXT NOT NULL, role TEXT NOT NULL, attempt INTEGER NOT NULL, kind TEXT NOT NULL,
+    request TEXT NOT NULL, position INTEGER NOT NULL, seq INTEGER NOT NULL, outcome TEXT NOT NULL, origin TEXT NOT NULL,
+    memo TEXT, model TEXT NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+    estimated INTEGER NOT NULL, content BYTEA NOT NULL,
+    PRIMARY KEY (run_id, frame, role, attempt, kind, request, position))"""
+_JOURNAL_INDEX = "CREATE INDEX IF NOT EXISTS cactus_journal_memo ON cactus_journal (memo)"
+_LEASES = """CREATE TABLE IF NOT EXISTS cactus_leases (
+    run_id TEXT PRIMARY KEY, token TEXT, owner TEXT NOT NULL, beat DOUBLE PRECISION NOT NULL,
+    spent DOUBLE PRECISION NOT NULL)"""
+_FIELDS = (
+    "frame, role, attempt, kind, request, position, seq, outcome, origin, memo, model, input_tokens, output_tokens, "
+    "estimated, content"
+)
+_WRITE = f"""INSERT INTO cactus_journal (run_id, {_FIELDS}) VALUES ({", ".join("?" * 16)})
+    ON CONFLICT (run_id, frame, role, attempt, kind, request, position) DO UPDATE SET seq = excluded.seq,
+    outcome = excluded.outcome, origin = excluded.origin, memo = excluded.memo, model = excluded.model,
+    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, estimated = excluded.estimated,
+    content = excluded.content"""
+_COPY = f"""INSERT INTO cactus_journal (run_id, {_FIELDS})
+    SELECT ?, {_FIELDS.replace("origin", "'fork'")} FROM cactus_journal WHERE run_id = ? AND position >= 0"""
+_TAKE = """INSERT INTO cactus_leases (run_id, token, owner, beat, spent) VALUES (?, ?, ?, ?, 0)
+    ON CONFLICT (run_id) DO UPDATE SET token = excluded.token, owner = excluded.owner, beat = excluded.beat
+    WHERE cactus_leases.token IS NULL OR cactus_leases.beat < ? OR cactus_leases.owner = ? RETURNING spent"""
 _INSERT = """INSERT INTO cactus_runs (run_id, started, task, status, settings, bound)
     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING RETURNING run_id"""
 _SELECT = "SELECT run_id, started, task, status, settings, bound FROM cactus_runs"
@@ -78,6 +109,10 @@ class _OneAtATime(BaseStore):
         raise NotImplementedError("the store is asynchronous")
 
 
+class RunBusyError(UsageError):
+    """Another process works on the run."""
+
+
 class RunExistsError(UsageError):
     """A run of that name is already there."""
 
@@ -91,10 +126,11 @@ class Store:
         self._connection = connection
 
     async def set_up(self) -> None:
-        """Make the table of runs where it is missing."""
-        await self._connection.execute(_TABLE)
+        """Make the tables of runs, of the journal and of leases where they are missing."""
+        for statement in (_TABLE, _JOURNAL, _JOURNAL_INDEX, _LEASES):
+            await self._connection.execute(statement)
 
-    async def add(self, run_id: str, task: str, settings: dict[str, Any], bound: dict[str, int]) -> None:
+    async def add(self, run_id: str, task: str, settings: dict[str, Any], bound: Mapping[str, Any]) -> None:
         """Enter a run that starts now.
 
         Raises:
@@ -109,6 +145,11 @@ class Store:
         """Note how a run ended."""
         await self._connection.execute("UPDATE cactus_runs SET status = ? WHERE run_id = ?", status, run_id)
 
+    async def set_settings(self, run_id: str, settings: dict[str, Any], bound: Mapping[str, Any]) -> None:
+        """Note with which settings a run goes on."""
+        statement = "UPDATE cactus_runs SET settings = ?, bound = ?, status = 'running' WHERE run_id = ?"
+        await self._connection.execute(statement, json.dumps(settings), json.dumps(bound), run_id)
+
     async def find(self, run_id: str) -> Run | None:
         """Return the run of that name; ``None`` where there is none."""
         rows = await self._connection.execute(f"{_SELECT} WHERE run_id = ?", run_id)
@@ -118,6 +159,71 @@ class Store:
         """Return the latest runs, the newest first."""
         rows = await self._connection.execute(f"{_SELECT} ORDER BY started DESC, run_id DESC LIMIT ?", limit)
         return [_run(row) for row in rows]
+
+    # --- the journal ------------------------------------------------------------------------------------
+
+    async def entries(self, run_id: str) -> list[Entry]:
+        """Return the entries of a run's journal, in the order they were written."""
+        rows = await self._connection.execute(
+            f"SELECT {_FIELDS} FROM cactus_journal WHERE run_id = ? ORDER BY seq", run_id
+        )
+        return [_entry(row) for row in rows]
+
+    async def write(self, run_id: str, entry: Entry) -> None:
+        """Write an entry of a run's journal, in place of one with its key."""
+        text = clean(json.dumps([entry["asked"], entry["answer"]], ensure_ascii=False))
+        content = zlib.compress(text.encode(), 1)
+        values = (*entry["key"], *(entry[name] for name in _COLUMNS), int(entry["estimated"]))
+        await self._connection.execute(_WRITE, run_id, *values, content)
+
+    async def find_answer(self, memo: str) -> Entry | None:
+        """Return an answer that any run was given to an equal request."""
+        where = "WHERE memo = ? AND outcome = 'answer' AND origin = 'run' LIMIT 1"
+        rows = await self._connection.execute(f"SELECT {_FIELDS} FROM cactus_journal {where}", memo)
+        return _entry(rows[0]) if rows else None
+
+    async def copy_journal(self, from_run: str, to_run: str) -> None:
+        """Give a run, a fork of another, all that the other was answered."""
+        await self._connection.execute(_COPY, to_run, from_run)
+
+    # --- leases -----------------------------------------------------------------------------------------
+
+    async def take(self, run_id: str, token: str) -> float:
+        """Take the lease of a run and return the seconds that it has taken so far.
+
+        A lease falls to who asks once its holder, on this machine, is no more, or has not held it for
+        ``LEASE_SECONDS``.
+
+        Raises:
+            RunBusyError: another process holds it.
+        """
+        found = await self._connection.execute("SELECT owner, beat FROM cactus_leases WHERE run_id = ?", run_id)
+        owner, now = found[0][0] if found else "", time.time()
+        gone = owner if owner and is_gone(owner) else "(none)"
+        rows = await self._connection.execute(_TAKE, run_id, token, this_process(), now, now - LEASE_SECONDS, gone)
+        if not rows:
+            left = max(0, LEASE_SECONDS - (now - found[0][1])) if found else LEASE_SECONDS
+            raise RunBusyError(
+                f"run {run_id} is being worked on by {owner}: wait for it, or stop it; "
+                f"if it is no more, try again in {left:.0f} s"
+            )
+        return float(rows[0][0])
+
+    async def hold(self, run_id: str, token: str, spent: float) -> bool:
+        """Hold a lease on; whether it is still ours. ``spent`` are the seconds that the run has taken."""
+        statement = "UPDATE cactus_leases SET beat = ?, spent = ? WHERE run_id = ? AND token = ? RETURNING run_id"
+        return bool(await self._connection.execute(statement, time.time(), spent, run_id, token))
+
+    async def give_back(self, run_id: str, token: str, spent: float) -> None:
+        """End a lease."""
+        statement = "UPDATE cactus_leases SET token = NULL, spent = ? WHERE run_id = ? AND token = ?"
+        await self._connection.execute(statement, spent, run_id, token)
+
+    async def abandoned(self) -> set[str]:
+        """Return the runs whose process ended without giving its lease back."""
+        rows = await self._connection.execute("SELECT run_id, owner, beat FROM cactus_leases WHERE token IS NOT NULL")
+        late = time.time() - LEASE_SECONDS
+        return {run_id for run_id, owner, beat in rows if beat < late or is_gone(owner)}
 
 
 def default_path() -> Path:
@@ -267,6 +373,15 @@ async def _set_up(saver: Any, artifacts: Any) -> None:
 async def _locked(saver: Any) -> bool:
     cursor = await saver.conn.execute("SELECT pg_try_advisory_lock(hashtext('cactus')) AS locked")
     return bool((await cursor.fetchone())["locked"])
+
+
+_COLUMNS: tuple[Any, ...] = ("seq", "outcome", "origin", "memo", "model", "input_tokens", "output_tokens")
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    asked, answer = json.loads(zlib.decompress(row[14]))
+    named: Any = dict(zip(_COLUMNS, row[6:13], strict=True))
+    return Entry(key=Key(*row[:6]), estimated=bool(row[13]), asked=asked, answer=answer, **named)
 
 
 def _run(row: tuple[Any, ...]) -> Run:

@@ -168,17 +168,18 @@ class Asking:
         return await self.once("means", {"tools": True}, work)
 
     def _models(self) -> list[ModelLike]:
+        return list(self._changed() or self.context.models_of(self.role, self.frame["kind"]))
+
+    def _changed(self) -> Sequence[ModelLike] | None:
         change = self.context.change
-        changed = change.models_for(self.frame["id"], self.role, self.frame["kind"]) if change else None
-        return list(changed or self.context.models_of(self.role, self.frame["kind"]))
+        return change.models_for(self.frame["id"], self.role, self.frame["kind"]) if change else None
 
     async def _reply(self, query: Query, meant: ModelLike) -> Reply:
         self.asked = name_of(meant)
         asked = as_asked(query)
         key, journal = self._key("call", asked), self.context.journal
-        entry = None
-        if journal and not (self.context.change and self.context.change.renews(self.frame["id"], self.role, key)):
-            entry = journal.recall(key, asked)
+        renewed = bool(self._changed()) and journal is not None and not journal.replays
+        entry = journal.recall(key, asked, renewed=renewed) if journal else None
         if entry is None:
             reply = await self._made(query, meant, key, asked)
         elif entry["outcome"] == "fault":

@@ -4,32 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from frames.frame import ChildResult, Frame, Subtask, child, child_id, child_result
-from frames.journal import Key
-from nodes.models.resolve import ModelLike
 
 
 @dataclass(frozen=True)
 class Change:
-    """Another task, answer or models for ``frame``; ``models`` by role are those of all frames below it too."""
+    """Another task, answer or models for ``frame``; ``models``, by role, are those of all frames below it too."""
 
     frame: str
     task: str | None = None
     answer: str | None = None
-    models: Mapping[str, Sequence[ModelLike]] = field(default_factory=dict[str, Sequence[ModelLike]])
-    _renewed: set[Key] = field(default_factory=set[Key])
+    models: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
-    def models_for(self, frame: str, role: str, kind: str | None) -> Sequence[ModelLike] | None:
+    def models_for(self, frame: str, role: str, kind: str | None) -> Sequence[str] | None:
         """Return the models that play ``role`` here; ``None`` where that is not changed."""
         if frame != self.frame and not frame.startswith(f"{self.frame}."):
             return None
         return self.models.get(f"{role}.{kind}") or self.models.get(role)
-
-    def renews(self, frame: str, role: str, key: Key) -> bool:
-        """Whether a request is to be made anew, once, though the journal holds its answer."""
-        if key in self._renewed or not self.models_for(frame, role, None):
-            return False
-        self._renewed.add(key)
-        return True
 
     def plan(self, parent: Frame, plan: list[Subtask]) -> list[Subtask]:
         """Return the plan of ``parent`` with the changed task."""

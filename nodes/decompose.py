@@ -10,7 +10,7 @@ from typing_extensions import override
 from frames import plan as plans
 from frames import trace
 from frames.errors import LimitError, ReplyCutError
-from frames.frame import Subtask
+from frames.frame import Frame, Subtask
 from frames.stack import Op
 from frames.text import one_line
 from nodes.asking import situation
@@ -36,7 +36,8 @@ class Decomposer(Protocol):
         """Return the subtasks of ``task``; none where it is to be solved directly.
 
         Each is a text, or a mapping of ``id``, ``task``, ``kind`` (search, think, write, code) and
-        ``depends_on`` (ids of the subtasks whose results it needs).
+        ``depends_on`` (ids of the subtasks whose results it needs). After a person rejected a plan, what was said
+        of it stands behind the task.
         """
         ...
 
@@ -61,7 +62,8 @@ class Planner(ModelComponent):
     """Asks a model for a graph of typed subtasks (ROMA's planner).
 
     ``max_subtasks`` is what the prompt asks for at most. A plan that cannot be followed is asked for once more,
-    with ``fault`` named. An answer that is a list of bullets is a plan of subtasks without dependencies.
+    with ``fault`` named, and so is one that a person rejected. An answer that is a list of bullets is a plan of
+    subtasks without dependencies.
     """
 
     model: ModelLike | None = None
@@ -135,49 +137,88 @@ def bullets(text: str) -> list[str]:
 
 @node("decompose")
 async def decompose(step: Step) -> Update:
-    """Split the frame's task and start its subtasks; without a usable plan, send it to ``solve``."""
-    frame = step.frame
-    plan, fault = await _planned(step)
+    """Split the frame's task and start its subtasks, or have them approved; without a usable plan, solve it."""
+    frame, change = step.frame, step.context.change
+    objections = _objections(frame)
+    plan, fault = await _planned(step, objections)
     if fault and isinstance(step.context.components.decomposer, Planner):
-        plan, fault = await _planned(step, fault=fault)
+        plan, fault = await _planned(step, [*objections, fault])
     if fault:
         step.emit({"event": "plan_refused", "frame": frame["id"], "reason": fault})
         return step.go("solve", notes=[f"{frame['id']}: plan refused: {fault}; solved directly"])
     if not plan:
         return step.go("solve")
-    return _start(step, plan)
+    plan = change.plan(frame, plan) if change else plan
+    check_room(step, plan)
+    return step.go("approve", plan=plan) if step.context.approve == "plan" else begin(step, plan)
 
 
-async def _planned(step: Step, **fault: str) -> tuple[list[Subtask], str | None]:
-    """Return a plan, or what is wrong with it."""
-    frame, context = step.frame, step.context
-    graph = isinstance(context.components.decomposer, Planner)
+async def _planned(step: Step, faults: Sequence[str]) -> tuple[list[Subtask], str | None]:
+    """Return a plan, or what is wrong with it; ``faults`` are those of earlier ones."""
+    frame, decomposer = step.frame, step.context.components.decomposer
+    graph = isinstance(decomposer, Planner)
+    task, further = frame["task"], dict[str, str]()
+    if faults and graph:
+        further = {"fault": "; ".join(faults)}
+    elif faults:
+        task = "\n\n".join([task, *faults])
     try:
-        entries = await use(context.components.decomposer, frame["task"], frame["depth"], ask=step.ask, **fault)
-        plan = plans.from_entries(entries)
-        graph = graph or any(subtask["depends_on"] for subtask in plan)
-        (plans.check_graph if graph else plans.check)(plan, step.lineage, context.max_subtasks)
+        return checked(step, await use(decomposer, task, frame["depth"], ask=step.ask, **further)), None
     except plans.PlanError as refusal:
         return [], str(refusal)
     except plans.PlanFormError as fault_of_form:
         if not graph:
             raise
-        return [], str(fault_of_form).replace("the decomposer returned", "subtasks is").replace("the decomposer's ", "")
+        return [], said_of_form(fault_of_form)
     except ReplyCutError as cut:
         if not graph:
             raise
         return [], f"{cut}; fewer and shorter subtasks are needed"
-    return plan, None
 
 
-def _start(step: Step, plan: list[Subtask]) -> Update:
-    change = step.context.change
-    plan = change.plan(step.frame, plan) if change else plan
-    given = change.given(step.frame, plan) if change else []
-    most, shared = step.context.max_frames, step.context.shared
-    if step.made_so_far + len(plan) > most:
-        total = step.made_so_far + len(plan)
+def _objections(frame: Frame) -> list[str]:
+    """Return what a person said of the frame's earlier plans; no two requests that differ in it are the same."""
+    approval = frame.get("approval")
+    rejections = approval["rejections"] if approval else []
+    return [
+        f"Your plan ({'; '.join(rejection['subtasks'])}) was rejected: {rejection['text'].rstrip(' .')}"
+        for rejection in rejections
+    ]
+
+
+def checked(step: Step, entries: Any) -> list[Subtask]:
+    """Return the plan that a decomposer, or a person in its place, gave for the frame.
+
+    Raises:
+        PlanError: it cannot be followed.
+        PlanFormError: it is no plan.
+    """
+    plan = plans.from_entries(entries)
+    graph = isinstance(step.context.components.decomposer, Planner) or any(subtask["depends_on"] for subtask in plan)
+    (plans.check_graph if graph else plans.check)(plan, step.lineage, step.context.max_subtasks)
+    return plan
+
+
+def said_of_form(fault: plans.PlanFormError) -> str:
+    """Return what is wrong with the form of a plan, whoever gave it."""
+    return str(fault).replace("the decomposer returned", "subtasks is").replace("the decomposer's ", "")
+
+
+def check_room(step: Step, plan: Sequence[Subtask]) -> None:
+    """Refuse a plan that makes more frames than the run may have.
+
+    Raises:
+        LimitError: it does.
+    """
+    most, total = step.context.max_frames, step.made_so_far + len(plan)
+    if total > most:
         raise LimitError("max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {total} frames")
+
+
+def begin(step: Step, plan: list[Subtask], *, notes: Sequence[str] = ()) -> Update:
+    """Return the update that starts the subtasks of ``plan``, for which there is room."""
+    change, shared = step.context.change, step.context.shared
+    given = change.given(step.frame, plan) if change else []
     if shared:
         shared.plan(step.frame["id"], len(plan))
     step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": [subtask["task"] for subtask in plan]})
@@ -189,4 +230,5 @@ def _start(step: Step, plan: list[Subtask]) -> Update:
         ops = [{"op": "revise", "fields": {"plan": plan, "results": given, "phase": "aggregate"}}]
     elif not forks:
         ops.append({"op": "descend"})
-    return step.update(*ops, traces=[trace.decomposed(step.frame, plan)], frames=step.frames + len(plan))
+    traces = [trace.decomposed(step.frame, plan)]
+    return step.update(*ops, traces=traces, notes=notes, frames=step.frames + len(plan))

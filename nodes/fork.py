@@ -78,7 +78,7 @@ class _Fork:
         await asyncio.gather(*map(self._heeded, self.done.values()))
         futures = [self.done[subtask["id"]] for subtask in plan]
         self._raise(futures)
-        return [future.result() for future in futures]
+        return [self._given(index, future) for index, future in enumerate(futures)]
 
     def _start(self, index: int, before: Sequence["asyncio.Future[Branch]"]) -> "asyncio.Future[Branch]":
         @task(name=f"branch {child_id(self.parent, index)}")
@@ -171,8 +171,14 @@ class _Fork:
         other = next((fault for fault in faults if not isinstance(fault, GraphInterrupt)), None)
         if other:
             raise other
-        if faults:
+        if faults and not self.stop.is_set():
             raise GraphInterrupt(tuple(self.interrupts))
+
+    def _given(self, index: int, future: "asyncio.Future[Branch]") -> Branch:
+        """Return what a branch gave; where a sibling's failure fails the fork, one that asks a person is cut off."""
+        if future.exception():
+            return self._cut_off(child(self.parent, index), "cancelled, for a sibling failed", "cancelled")
+        return future.result()
 
 
 def forking(run_branch: RunBranch) -> Any:
@@ -202,7 +208,7 @@ def _joined(step: Step, branches: Sequence[Branch], limit: LimitError | None) ->
         for result in (branch["found"] if branch["result"]["failed"] else [branch["result"]])
     ]
     if any(branch["status"] == "limited" for branch in branches):
-        account["gaps"] += not_begun(step.path, str(limit))
+        account["gaps"] += not_begun(step.path, str(limit or "a limit was reached"))  # before a person was asked
         return step.halt("limited", found=found, **account)
     if len(answered) < len(results) and step.context.on_failure == "fail":
         return step.halt("failed", found=found, **account)

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
+from langgraph.errors import GraphBubbleUp
+
 from frames.errors import CactusError
 from frames.journal import AnswerKind, Entry, Key, Origin, Outcome, as_lines, difference, digest
 from frames.state import Call
 
 Mode = Literal["continue", "anew", "replay"]
-"""``continue``: what was answered is not asked again; ``anew``: replies that were no answer are; ``replay``: nothing is."""
+"""``continue``: what was answered is not asked again; ``anew``: replies that were none are; ``replay``: nothing is."""
 
 
 class Book(Protocol):
@@ -25,11 +27,18 @@ class Book(Protocol):
 
 
 class ReplayError(CactusError):
-    """A replay asks what the recorded run did not."""
+    """A replay asks, or answers, something else than was recorded."""
 
 
-class BeyondError(CactusError):
-    """A replay has come to where the recorded run stopped."""
+class MissedError(GraphBubbleUp):
+    """A replay asks what the journal does not hold: no frame's failure, but the end of the replay.
+
+    ``beyond``: the recorded run stopped before this.
+    """
+
+    def __init__(self, message: str, *, beyond: bool) -> None:
+        super().__init__(message)
+        self.beyond = beyond
 
 
 class Journal:
@@ -82,14 +91,17 @@ class Journal:
     def _count(self, origin: Origin) -> int:
         return sum(e["key"].kind == "call" and e["origin"] == origin for e in self._entries.values())
 
-    def recall(self, key: Key, asked: Any) -> Entry | None:
+    def recall(self, key: Key, asked: Any, *, renewed: bool = False) -> Entry | None:
         """Return the answer to a request; ``None`` where it must be asked.
 
+        ``renewed``: what was taken over from another run does not count.
+
         Raises:
-            ReplayError: nothing may be asked, and the recorded run asked something else here.
-            BeyondError: nothing may be asked, and the recorded run stopped before this.
+            MissedError: nothing may be asked, and the recorded run asked something else here, or had stopped.
         """
         entry = self._entries.get(key)
+        if entry and renewed and entry["origin"] == "fork":
+            return None
         if entry and (entry["outcome"] == "answer" or self.replays or self._settled(entry)):
             self._used.add(key)
             self.recalled += key.kind == "call"
@@ -104,11 +116,12 @@ class Journal:
     def _refuse(self, key: Key, asked: Any) -> None:
         same = [e for k, e in self._entries.items() if k[:4] == key[:4] and k not in self._used and k.position >= 0]
         if not same and not self._ended:
-            raise BeyondError(f"{key.frame}: {key.role}: the recorded run stopped here")
+            raise MissedError(f"{key.frame}: {key.role}: the recorded run stopped here", beyond=True)
         before: Any = min(same, key=lambda entry: entry["seq"])["asked"] if same else "(nothing more)"
-        raise ReplayError(
+        raise MissedError(
             f"{key.frame}: {key.role}, attempt {key.attempt}: the {key.kind} differs from the recorded one:\n"
-            f"{difference(before, asked) or chr(10).join(as_lines(asked))}"
+            f"{difference(before, asked) or chr(10).join(as_lines(asked))}",
+            beyond=False,
         )
 
     async def record(
@@ -124,7 +137,13 @@ class Journal:
     ) -> Entry:
         """Write an answer down and return once it is kept, also where whoever asked is cancelled meanwhile."""
         known = self._entries.get(key)
-        self.repeated += key.kind == "call" and origin == "run" and known is not None and known["outcome"] == "answer"
+        self.repeated += (
+            key.kind == "call"
+            and origin == "run"
+            and known is not None
+            and known["outcome"] == "answer"
+            and known["origin"] != "fork"
+        )
         self._seq += 1
         entry = Entry(
             key=key,

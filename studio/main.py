@@ -20,6 +20,9 @@ class _Cli(click.Group):
 
     _modules = {  # noqa: RUF012  # never changed
         "solve": "studio.commands.solve",
+        "resume": "studio.commands.resume",
+        "replay": "studio.commands.replay",
+        "fork": "studio.commands.fork",
         "runs": "studio.commands.runs",
         "show": "studio.commands.show",
         "bound": "studio.commands.bound",
@@ -46,6 +49,7 @@ def cli() -> None:
     cactus demo                                       see it work: no key, no network, no model
     cactus solve "Compare REST and gRPC" --model local
     cactus solve --file task.md --model openai:gpt-5-mini --json
+    cactus resume RUN                                 go on after a kill, Ctrl-C or a limit
     cactus show RUN                                   how an answer came about
     """  # noqa: D301  # click reads the escape
 

@@ -70,6 +70,20 @@ def choose(
     return Chosen(Context.checked(**values), db)
 
 
+def changed(explicit: Mapping[str, Any], pairs: tuple[str, ...] = (), config: Path | None = None) -> dict[str, Any]:
+    """Return the settings that are given for the rest of a run, and those alone.
+
+    Raises:
+        UsageError: a bad key or file, or another profile, which would be another run.
+    """
+    values = (_file(config) if config else {}) | _pairs(pairs)
+    values |= {key: value for key, value in explicit.items() if value not in (None, {}, ())}
+    for name in ("profile", "db"):
+        if values.pop(name, None) is not None:
+            raise UsageError(f"{name} cannot change while a run goes on: start another with `cactus solve`")
+    return values
+
+
 def database(given: str | None, *, existing: bool = False) -> str | None:
     """Return the database that is meant where no run is started: the option, else ``$CACTUS_DB``.
 

@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +15,12 @@ from langgraph.store.memory import InMemoryStore
 
 from frames.errors import UsageError
 from frames.limits import Bound
-from frames.text import clean
 from graph.bound import bound_of
 from graph.build import make_graph
 from graph.run import result_of, run
-from graph.store import Store, open_store
+from graph.runs import Runs
+from graph.store import open_store
+from nodes.change import Change
 from nodes.context import Context
 from nodes.models.local import LocalServer
 from nodes.models.resolve import Models
@@ -33,7 +34,7 @@ LOCAL_HINT = (
 
 
 class Session:
-    """One run of ``cactus solve``. ``db`` is where it lives, ``None`` the default; ``keep`` is off for demos."""
+    """One run at the terminal. ``db`` is where it lives, ``None`` the default; ``keep`` is off for demos."""
 
     def __init__(
         self, context: Context, db: str | None, run_id: str | None, *, quiet: bool = False, keep: bool = True
@@ -51,36 +52,58 @@ class Session:
         Raises:
             UsageError: a model, the database or the run's name will not do.
         """
+        if self._keep:
+            return await self._kept(lambda runs, control: runs.start(self.context, task, self.run_id, control))
+        graph = make_graph(InMemorySaver(), store=InMemoryStore())
+        with self._stopping() as stopping:
+            await asyncio.to_thread(self._find_models)
+            try:
+                return await self._watched(run(graph, self.context, task, self.run_id, stopping.control), stopping)
+            except asyncio.CancelledError:
+                stopping.running = False
+                return (await result_of(graph, self.context, self.run_id, "cancelled")).to_dict()
+
+    async def resume(self) -> dict[str, Any]:
+        """Return the document of the run, gone on with.
+
+        Raises:
+            UsageError: there is no such run, or another process works on it.
+        """
+        return await self._kept(lambda runs, control: runs.resume(self.context, self.run_id, control))
+
+    async def fork(self, run_id: str, change: Change) -> dict[str, Any]:
+        """Return the document of a new run, a fork of ``run_id`` with one frame changed.
+
+        Raises:
+            UsageError: there is no such run or frame.
+        """
+        return await self._kept(lambda runs, control: runs.fork(self.context, run_id, self.run_id, change, control))
+
+    async def _kept(self, begin: Callable[[Runs, RunControl], AsyncIterator[dict[str, Any]]]) -> dict[str, Any]:
+        with self._stopping() as stopping:
+            await asyncio.to_thread(self._find_models)
+            async with open_store(self._db) as store:
+                return await self._watched(begin(Runs(store), stopping.control), stopping)
+
+    @contextlib.contextmanager
+    def _stopping(self) -> Iterator["_Stopping"]:
         stopping = _Stopping(self._say)
         with stopping.heeded():
             try:
-                await asyncio.to_thread(self._find_models)
-                if not self._keep:
-                    return await self._run(task, None, stopping)
-                async with open_store(self._db) as store:
-                    await store.add(self.run_id, clean(task), self._settings(), dict(bound_of(self.context)))
-                    return await self._run(task, store, stopping)
+                yield stopping
             finally:
                 self.context.models.close()
 
-    async def _run(self, task: str, store: Store | None, stopping: "_Stopping") -> dict[str, Any]:
-        graph = make_graph(
-            store.saver if store else InMemorySaver(), store=store.artifacts if store else InMemoryStore()
-        )
+    async def _watched(self, events: AsyncIterator[dict[str, Any]], stopping: "_Stopping") -> dict[str, Any]:
         document: dict[str, Any] = {}
         self._say(at_most(bound_of(self.context)))
         with self._view() as view:
-            try:
-                stopping.running = True
-                async for event in run(graph, self.context, task, self.run_id, stopping.control):
-                    view(event)
-                    document = event.get("result", document)
-                stopping.running = False
-            except asyncio.CancelledError:
-                stopping.running = False
-                document = (await result_of(graph, self.context, self.run_id, "cancelled")).to_dict()
-        if store:
-            await store.set_status(self.run_id, document["status"])
+            stopping.running = True
+            async for event in events:
+                if event["event"] == "end":
+                    stopping.running = False
+                view(event)
+                document = event.get("result", document)
         return document
 
     def _find_models(self) -> None:
@@ -97,9 +120,6 @@ class Session:
         if not self._quiet:
             with contextlib.suppress(OSError):  # progress is best effort
                 print(line, file=sys.stderr, flush=True)  # the terminal is its output
-
-    def _settings(self) -> dict[str, Any]:
-        return self.context.model_dump(exclude_defaults=True) | {"profile": self.context.profile}
 
 
 def at_most(bound: Bound) -> str:

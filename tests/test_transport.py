@@ -24,7 +24,7 @@ from frames.errors import RefusedError, ReplyCutError, UsageError
 from graph import RecursiveTaskSolver, SolveResult, Verdict, make_graph
 from graph.loop import run_sync
 from nodes.models.reply import answer, from_message
-from nodes.models.transport import is_transport, retry_after
+from nodes.models.transport import is_transport, retry_after, sizes, too_large
 from tests.servers import OpenAI, OpenAIHandler, serve
 
 
@@ -182,6 +182,61 @@ def test_what_is_no_answer_fails_with_a_reason(endpoint: OpenAI, faults: list[di
     assert "\n" not in result.gaps[0]
     assert len(endpoint.times) == len(faults)  # never asked again in vain
     assert result.usage["calls"] == ("status" not in faults[0])  # a reply was paid for, an error was not
+
+
+TOO_LARGE = "openai:m takes no request of this size: "
+TPM = (
+    "Request too large for gpt-4o in organization org-VDAWofJASuLH0vVz8o9tiQZr on tokens per min (TPM): "
+    "Limit 30000, Requested 51000. The input or output tokens must be reduced in order to run successfully."
+)
+TOKENS = "it asks for 51,000 tokens, where 30,000 are taken: "
+REMEDY = "; use a model with a larger window or limit, or lower window, so that the work is split further"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"status": 429, "code": "rate_limit_exceeded", "message": TPM}, TOKENS),
+        ({"status": 429, "message": TPM, "headers": {"retry-after": "1"}}, TOKENS),
+        (
+            {"status": 413, "code": "request_too_large", "message": "Request exceeds the maximum size"},
+            "Error code: 413",
+        ),
+        ({"status": 413, "message": "<html>Payload Too Large</html>"}, "Error code: 413"),
+        ({"status": 400, "code": "context_length_exceeded", "message": "too long"}, "Error code: 400"),
+        ({"status": 400, "message": "prompt is too long: 51000 tokens > 30000 maximum"}, TOKENS),
+    ],
+    ids=str,
+)
+def test_a_request_that_is_too_large_is_not_sent_again(endpoint: OpenAI, fault: dict[str, Any], said: str) -> None:
+    endpoint.behaviours = [fault]
+    result = solve()
+    assert (result.status, len(endpoint.times)) == ("failed", 1)
+    assert result.gaps[0].startswith(f"0: solve: {TOO_LARGE}{said}")
+    assert result.gaps[0].endswith(REMEDY)
+
+
+@pytest.mark.usefixtures("swift")
+def test_too_many_requests_are_made_again_though_the_message_has_numbers(endpoint: OpenAI) -> None:
+    said = "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000."
+    endpoint.behaviours = [{"status": 429, "code": "rate_limit_exceeded", "message": said}]
+    assert solve().success
+    assert len(endpoint.times) == 2
+
+
+@pytest.mark.usefixtures("swift")
+def test_a_request_that_is_too_large_in_a_stream_is_not_sent_again(endpoint: OpenAI) -> None:
+    endpoint.behaviours = [{"event": {"message": TPM, "type": "tokens", "code": "rate_limit_exceeded"}}]
+    state, _ = driven(["messages", "custom"])
+    assert (state["status"], len(endpoint.times)) == ("failed", 1)
+
+
+def test_a_request_that_is_too_large_says_nothing_of_schemas(endpoint: OpenAI) -> None:
+    endpoint.behaviours = [{"status": 400, "code": "context_length_exceeded", "message": "too long"}]
+    with RecursiveTaskSolver.roma("openai:m") as solver:
+        result = solver.solve("the task")
+    assert (result.status, len(endpoint.times)) == ("failed", 1)
+    assert TOO_LARGE in result.gaps[0]
 
 
 def test_an_endpoint_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,6 +472,93 @@ def response(status: int, **headers: str) -> httpx.HTTPStatusError:
     ids=repr,
 )
 def test_which_faults_are_of_transport(error: Exception, transport: bool) -> None:
+    assert is_transport(error) is transport
+
+
+def refused(status: int, said: str, **named: Any) -> openai.APIStatusError:
+    answered = httpx.Response(status, request=REQUEST)
+    return openai.APIStatusError(f"Error code: {status}", response=answered, body={"message": said, **named})
+
+
+@pytest.mark.parametrize(
+    ("error", "tokens"),
+    [
+        (refused(429, TPM), (51000, 30000)),
+        (refused(429, "Rate limit reached (TPM): Limit 6,000, Used 5,900, Requested 7,100. Wait."), (7100, 6000)),
+        (refused(400, "x", code="context_length_exceeded"), None),
+        (
+            refused(
+                400, "This model's maximum context length is 8192 tokens. However, you requested about 9000 tokens"
+            ),
+            (9000, 8192),
+        ),
+        (
+            refused(
+                400,
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens",
+            ),
+            (9000, 8192),
+        ),
+        (
+            refused(
+                400,
+                "max_tokens is too large. The maximum context length is 4096 tokens and your request has 100 tokens",
+            ),
+            None,
+        ),
+        (
+            refused(
+                400,
+                "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens",
+            ),
+            (300000, 272000),
+        ),
+        (refused(400, "prompt is too long: 208310 tokens > 200000 maximum"), (208310, 200000)),
+        (
+            refused(400, "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input"),
+            (209573, 200000),
+        ),
+        (
+            refused(400, "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576)."),
+            (1200293, 1048576),
+        ),
+        (
+            refused(400, "request (9001 tokens) exceeds the available context size (8192 tokens), try increasing it"),
+            (9001, 8192),
+        ),
+        (openai.APIError("Your input exceeds the context window of this model.", REQUEST, body=None), None),
+        (type("ValidationException", (Exception,), {})("Input is too long for requested model."), None),
+        (type("OpenAIContextOverflowError", (type("ContextOverflowError", (Exception,), {}),), {})("x"), None),
+        (anthropic(413, "request_too_large"), None),
+        (anthropic(200, "request_too_large"), None),
+        (response(413), None),
+    ],
+    ids=str,
+)
+def test_which_requests_are_too_large(error: Exception, tokens: tuple[int, int] | None) -> None:
+    assert too_large(error)
+    assert not is_transport(error)
+    assert sizes(error) == tokens
+
+
+@pytest.mark.parametrize(
+    ("error", "transport"),
+    [
+        (refused(429, "Rate limit reached (RPM): Limit 3, Used 3, Requested 1. Please try again in 20s."), True),
+        (refused(429, "Rate limit reached (TPM): Limit 30000, Used 29000, Requested 2000."), True),
+        (refused(429, "This request would exceed the rate limit of 20,000 input tokens per minute"), True),
+        (refused(429, "You exceeded your current quota", code="insufficient_quota"), False),
+        (refused(500, "maximum context length"), True),
+        (refused(400, "response_format is not supported"), False),
+        (refused(400, f"no such form: {'x' * 600} a task on the maximum context length"), False),
+        (anthropic(529, "overloaded_error"), True),
+        (response(429), True),
+        (ValueError("Limit 3, Requested 5"), False),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_which_faults_are_no_matter_of_size(error: Exception, transport: bool) -> None:
+    assert not too_large(error)
     assert is_transport(error) is transport
 
 

@@ -13,13 +13,13 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from frames.errors import CactusError, CallError, ToolsRefusedError, TransportError
+from frames.errors import CactusError, CallError, TooLargeError, ToolsRefusedError, TransportError
 from frames.text import estimate_tokens, one_line
 from nodes.models.local import LocalServer
 from nodes.models.reply import Reply, from_message, from_text
 from nodes.models.request import Request
 from nodes.models.scripted import ScriptedChatModel
-from nodes.models.transport import is_transport, retry_after, retrying, status_of
+from nodes.models.transport import is_transport, retry_after, retrying, sizes, status_of, too_large
 
 PlainModel = Callable[[str], str] | Callable[[str], Awaitable[str]]
 Model = Runnable[Any, Any] | LocalServer | PlainModel
@@ -32,7 +32,6 @@ _REMEDY = {
     401: "check the API key",
     403: "check that the key may use this model",
     404: "check the model's name and the endpoint's address",
-    413: "the request is larger than the provider takes",
 }
 
 
@@ -115,7 +114,7 @@ async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy)
     asked: Any = chat.bind_tools(query.tools) if query.tools else chat
     replied: object = await _outcome(asked.ainvoke(messages, config))
     if isinstance(replied, BaseException):
-        if not query.tools or status_of(replied) not in _NO_SCHEMA:
+        if not query.tools or not _form_refused(replied):
             raise replied
         policy.refusals.tools.add(id(chat))
         raise ToolsRefusedError(f"the endpoint takes no tools: {say(replied)}") from replied
@@ -151,7 +150,7 @@ async def _ask_structured(
     if isinstance(given, BaseException):
         if type(given).__name__ == "LengthFinishReasonError":  # of the openai package, which gives no message then
             return _cut(given, text)
-        if isinstance(given, NotImplementedError) or status_of(given) in _NO_SCHEMA:
+        if isinstance(given, NotImplementedError) or _form_refused(given):
             return None
         raise given
     reply = from_message(text, given["raw"])
@@ -159,6 +158,11 @@ async def _ask_structured(
     if parsed is None and reply.message and reply.message.tool_calls:
         return replace(reply, parsed=dict(reply.message.tool_calls[0]["args"]))
     return replace(reply, parsed=cast("dict[str, Any]", parsed)) if isinstance(parsed, dict) else reply
+
+
+def _form_refused(fault: BaseException) -> bool:
+    """Whether an endpoint may know no such form, so that the same can be asked without it."""
+    return status_of(fault) in _NO_SCHEMA and not too_large(fault)
 
 
 def _text(reply: object) -> str:
@@ -192,6 +196,14 @@ def say(fault: BaseException) -> str:
     return f"{status} {text}" if status and str(status) not in text else text
 
 
+def _too_large(fault: Exception, name: str) -> TooLargeError:
+    size = "it asks for {:,} tokens, where {:,} are taken: ".format(*found) if (found := sizes(fault)) else ""
+    return TooLargeError(
+        f"{name} takes no request of this size: {size}{say(fault)}; "
+        "use a model with a larger window or limit, or lower window, so that the work is split further"
+    )
+
+
 def explained(fault: Exception, name: str, policy: CallPolicy) -> CactusError:
     """Return what a fault of a model's client means, and what to do about it."""
     if isinstance(fault, CactusError):
@@ -201,6 +213,8 @@ def explained(fault: Exception, name: str, policy: CallPolicy) -> CactusError:
         return TransportError(
             f"{name} gave no reply within {policy.timeout:g} s, in {tried}; raise call_timeout or use another model"
         )
+    if too_large(fault):
+        return _too_large(fault, name)
     if is_transport(fault):
         limited = status_of(fault) == 429
         what = "kept to its rate limit" if limited else "could not be reached"

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from graph.store import Run
 
 from studio.commands.options import db_option, json_option
 
@@ -31,4 +34,12 @@ async def _rows(db: str | None, limit: int) -> list[dict[str, Any]]:
     from studio.options import database
 
     async with open_store(database(db, existing=True)) as store:
-        return [{**row, "profile": row["settings"].get("profile", "classic")} for row in await store.runs(limit)]
+        gone = await store.abandoned()
+        return [
+            {**row, "profile": row["settings"].get("profile", "classic"), "status": _status(row, gone)}
+            for row in await store.runs(limit)
+        ]
+
+
+def _status(row: "Run", gone: set[str]) -> str:
+    return "interrupted" if row["status"] == "running" and row["run_id"] in gone else row["status"]

@@ -52,17 +52,19 @@ async def _document(run_id: str, db: str | None) -> tuple[dict[str, Any], str]:
     from graph.build import make_graph
     from graph.result import from_state
     from nodes.artifacts import Artifacts
+    from nodes.journal import Journal
 
     async with _opened(run_id, db) as (store, row):
         graph = make_graph(store.saver)
         snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
         values = await with_branches(graph, run_id, snapshot.values)
         artifacts = await Artifacts(store.artifacts, run_id).list()
+        journal = Journal(await store.entries(run_id))
     if snapshot.values.get("schema", SCHEMA) > SCHEMA:
         raise UsageError(f"run {run_id} was saved by a later release: update Cactus to read it")
     unfinished: Any = row["status"] if row["status"] == "cancelled" else "interrupted"
     bound: Any = row["bound"]
-    document = from_state(values, run_id, bound, unfinished, snapshot.created_at).to_dict()
+    document = from_state(values, run_id, bound, unfinished, snapshot.created_at, journal).to_dict()
     return {**document, "artifacts": artifacts}, row["task"]
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ Examples:
 
 \b
 Exit status: 0 an accepted answer, 1 none, 2 wrong use, 3 a limit was reached, 130 stopped by Ctrl-C."""
+
+_LIMIT = re.compile(r"\b(max_calls|max_tokens|max_usd|max_frames|deadline) = ([\d.]+)(?: s)? reached")
 
 MOST_GAPS = 30
 """Gaps that are told at the terminal."""
@@ -54,7 +58,7 @@ def command(
     from studio.session import Session
 
     session = Session(chosen.context, chosen.db, run_id, quiet=quiet)
-    finish(asyncio.run(session.solve(text)), as_json=as_json)
+    finish(asyncio.run(session.solve(text)), as_json=as_json, db=db)
 
 
 def read_task(task: str | None, file: Path | None) -> str:
@@ -80,14 +84,33 @@ def _read(file: Path) -> str:
         raise UsageError(f"cannot read --file {file}: it is no UTF-8 text (byte {error.start})") from error
 
 
-def finish(document: dict[str, Any], *, as_json: bool, show: Callable[[dict[str, Any]], None] | None = None) -> None:
-    """Print the outcome and end with its exit status."""
+def finish(
+    document: dict[str, Any],
+    *,
+    as_json: bool,
+    show: Callable[[dict[str, Any]], None] | None = None,
+    db: str | None = None,
+) -> None:
+    """Print the outcome and how to go on, and end with its exit status."""
     if as_json:
         click.echo(json.dumps(document, ensure_ascii=False))
     else:
         (show or print_outcome)(document)
+    if document["status"] in ("limited", "interrupted", "cancelled") and not show:
+        click.echo(f"  go on with: {continuing(document, db)}", err=True)
     status = {"succeeded": 0, "failed": 1, "limited": 3}.get(document["status"], 130)
     click.get_current_context().exit(status)
+
+
+def continuing(document: dict[str, Any], db: str | None) -> str:
+    """Return the command that goes on with a run; a limit that was reached must be raised for that."""
+    found = [match for gap in document["gaps"] if (match := _LIMIT.search(gap))]
+    raised = f" --{found[-1][1].replace('_', '-')} {_double(found[-1][2])}" if found else ""
+    return f"cactus resume {document['run_id']}{raised}{f' --db {shlex.quote(db)}' if db else ''}"
+
+
+def _double(number: str) -> str:
+    return f"{2 * float(number):g}"
 
 
 def print_outcome(document: dict[str, Any]) -> None:
