@@ -53,10 +53,14 @@ class Rejection(TypedDict):
 
 
 class Approval(TypedDict):
-    """What a person has said of a frame's plans: those rejected, and why the last reply was no decision."""
+    """What a person has said of a frame's plans: those rejected, and why the last reply was no decision.
+
+    ``replies`` counts all of them, so that no question is the same as an earlier one.
+    """
 
     rejections: list[Rejection]
     problem: str | None
+    replies: int
 
 
 class Named(TypedDict):

@@ -25,15 +25,17 @@ def bound_of(context: Context) -> Bound:
         sends_back=context.combines_again,
     )
     asked = {role: _models(context, role) for role in ROLES}
+    plans = max(context.max_revisions, 1) if context.approve == "plan" else 1
     costs = Costs(
         atomize=model_calls(parts.atomizer) * asked["atomize"],
-        decompose=model_calls(parts.decomposer) * asked["decompose"],
+        decompose=model_calls(parts.decomposer) * asked["decompose"] * plans,
         solve=max(map(model_calls, parts.executors.values())) * asked["solve"],
         aggregate=model_calls(parts.aggregator) * asked["aggregate"],
         verify=model_calls(parts.verifier) * asked["verify"],
         condense=CALLS_PER_CHILD * asked["aggregate"] if isinstance(parts.aggregator, Synthesizer) else 0,
     )
-    return bound(shape, costs)
+    most = bound(shape, costs)
+    return Bound({**most, "steps": most["steps"] + most["frames"] * 2 * plans}) if plans > 1 else most
 
 
 def _models(context: Context, role: str) -> int:

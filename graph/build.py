@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from frames.state import Input, Output, State
+from graph.replies import Answerable
 from graph.routes import AFTER, route
 from graph.tracing import describe_run
 from nodes.aggregate import aggregate
@@ -69,7 +70,9 @@ def make_graph(
     builder: Any = StateGraph(State, context_schema=Context, input_schema=Input, output_schema=Output)
     _add_nodes(builder, _Branches(default), default)
     builder.add_edge(START, "atomize")
-    return builder.compile(checkpointer=checkpointer, store=store, name="cactus")
+    compiled = builder.compile(checkpointer=checkpointer, store=store, name="cactus")
+    compiled.__class__ = Answerable
+    return compiled
 
 
 def _add_nodes(builder: Any, branches: _Branches, default: Context) -> None:

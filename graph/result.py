@@ -1,6 +1,6 @@
 """What a run gives: the result of the Python API, which is also the JSON document of the command line."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,9 @@ from frames.limits import Bound
 from frames.state import SCHEMA, Call, Status
 from frames.trace import Trace, TraceType
 from nodes.journal import Journal
+
+Cost = Callable[[Call], float | None]
+"""Says what a call cost in US dollars; ``None`` where nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class SolveResult:
 
     ``output`` is the accepted answer, ``None`` where there is none. ``partial`` is what was found before a
     limit was reached. ``gaps`` say which frames have no answer and why, ``notes`` what the machine decided and
-    why. ``usage`` counts the model calls that gave a reply.
+    why. ``usage`` counts the model calls that gave a reply. ``pending`` are the plans that wait for a person.
     """
 
     success: bool
@@ -44,10 +47,14 @@ class SolveResult:
     frames: int = 0
     bound: Bound | None = None
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
+    pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document, its ``schema`` first."""
-        return {"schema": SCHEMA, "run_id": self.run_id, "status": self.status, **asdict(self)}
+        """Return the JSON document, its ``schema`` first; ``pending`` is there only where something is."""
+        fields = asdict(self)
+        if not self.pending:
+            del fields["pending"]
+        return {"schema": SCHEMA, "run_id": self.run_id, "status": self.status, **fields}
 
 
 def from_state(
@@ -57,6 +64,7 @@ def from_state(
     unfinished: Status = "interrupted",
     saved: str | None = None,
     journal: Journal | None = None,
+    cost: Cost = lambda _call: None,
 ) -> SolveResult:
     """Return the result that a run's state holds; ``unfinished`` is the status of one that has not ended.
 
@@ -76,7 +84,7 @@ def from_state(
         notes=values.get("notes", []),
         frames=values.get("frames", 0),
         bound=bound,
-        usage=usage(values.get("calls", []), journal),
+        usage=usage(values.get("calls", []), journal, cost),
     )
 
 
@@ -96,7 +104,7 @@ def _until(started: float | None, saved: str | None) -> int:
     return max(0, round((datetime.fromisoformat(saved).timestamp() - started) * 1000))
 
 
-def usage(made: list[Call], journal: Journal | None = None) -> dict[str, Any]:
+def usage(made: list[Call], journal: Journal | None = None, cost: Cost = lambda _call: None) -> dict[str, Any]:
     """Return the account of the calls of a run: those of its journal where it has one; totals, by frame and role."""
     calls = (journal.calls() if journal else None) or made
     return {
@@ -104,23 +112,26 @@ def usage(made: list[Call], journal: Journal | None = None) -> dict[str, Any]:
         "repeated_calls": journal.repeated if journal else 0,
         "replayed_calls": journal.recalled if journal else 0,
         "saved_calls": journal.saved_calls() if journal else 0,
-        **_tokens(calls),
-        "usd": None,
+        **_sums(calls, cost),
         "estimated": any(call["estimated"] for call in calls),
-        "by_frame": _grouped(calls, "frame"),
-        "by_role": _grouped(calls, "role"),
+        "by_frame": _grouped(calls, "frame", cost),
+        "by_role": _grouped(calls, "role", cost),
     }
 
 
-def _tokens(calls: list[Call]) -> dict[str, int]:
+def _sums(calls: list[Call], cost: Cost) -> dict[str, Any]:
+    """Return tokens and US dollars; these are unknown where one call's are."""
+    costs = [cost(call) for call in calls]
+    known = [each for each in costs if each is not None]
     return {
         "input_tokens": sum(call["input_tokens"] for call in calls),
         "output_tokens": sum(call["output_tokens"] for call in calls),
+        "usd": sum(known) if known and len(known) == len(costs) else None,
     }
 
 
-def _grouped(calls: list[Call], key: str) -> dict[str, dict[str, int]]:
+def _grouped(calls: list[Call], key: str, cost: Cost) -> dict[str, dict[str, Any]]:
     groups: dict[str, list[Call]] = {}
     for call in calls:
         groups.setdefault(call[key], []).append(call)  # type: ignore[literal-required]
-    return {name: {"calls": len(made), **_tokens(made)} for name, made in groups.items()}
+    return {name: {"calls": len(made), **_sums(made, cost)} for name, made in groups.items()}

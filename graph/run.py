@@ -1,13 +1,15 @@
 """A run: the graph driven from a task to its result, its events on the way."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
+from langgraph.types import Command
 
 from frames.frame import checked_task
 from frames.state import Status
@@ -16,6 +18,7 @@ from graph.branches import with_branches
 from graph.build import Solver
 from graph.result import SolveResult, from_state
 from nodes.change import Change
+from nodes.component import ModelComponent
 from nodes.context import Context
 from nodes.journal import Journal
 
@@ -34,6 +37,7 @@ async def run(
     change: Change | None = None,
     spent: float = 0,
     goes_on: bool = False,
+    decisions: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[dict[str, Any]]:
     """Work on a run and yield its events; the last is ``end``, with the result's document.
 
@@ -47,6 +51,7 @@ async def run(
         change: what a fork of a run changes.
         spent: seconds that the run has taken before.
         goes_on: whether to go on where the last checkpoint left the run, instead of from the beginning.
+        decisions: a person's replies to what the run waits for, by the interrupt's id.
 
     Raises:
         UsageError: the task is blank.
@@ -56,7 +61,7 @@ async def run(
     async with _ready(context, journal, change, spent) as ready:
         try:
             stream: Any = graph.astream(
-                None if goes_on else {"task": checked_task(task)},
+                Command(resume=dict(decisions)) if decisions else None if goes_on else {"task": checked_task(task)},
                 _config(context, run_id),
                 context=ready,
                 stream_mode="custom",
@@ -90,8 +95,29 @@ async def result_of(
     """Return the result of a run as its last checkpoint has it, with the account of its journal."""
     snapshot = await graph.aget_state({"configurable": {"thread_id": run_id}})
     bound = await asyncio.to_thread(bound_of, context)
+    await asyncio.to_thread(_look_up_prices, context, journal)
     values = await with_branches(graph, run_id, snapshot.values)
-    return from_state(values, run_id, bound, unfinished, snapshot.created_at, journal)
+    pending: list[dict[str, Any]] = [
+        {"id": each.id, **each.value} for each in snapshot.interrupts if isinstance(each.value, dict)
+    ]
+    result = from_state(values, run_id, bound, unfinished, snapshot.created_at, journal, context.cost)
+    return replace(result, pending=pending) if result.status == "interrupted" else result
+
+
+def asked_models(context: Context) -> list[Any]:
+    """Return every model that a run may ask: those that components have of their own, and those of the roles."""
+    parts = context.components
+    components = (parts.atomizer, parts.decomposer, *parts.executors.values(), parts.aggregator, parts.verifier)
+    built_in = [component for component in components if isinstance(component, ModelComponent)]
+    own: list[Any] = [getattr(component, "model", None) for component in components]
+    named = context.named_models() if any(getattr(each, "model", None) is None for each in built_in) else []
+    return [*(model for model in own if model is not None), *named]
+
+
+def _look_up_prices(context: Context, journal: Journal | None) -> None:
+    """Look the models' prices up, which may import a package, so that accounts find them at once."""
+    for model in {call["model"] for call in journal.calls()} if journal else ():
+        context.price_list.of(model)
 
 
 @asynccontextmanager
@@ -106,6 +132,8 @@ async def _ready(
     ready = context.for_run(journal, change, spent)
     try:
         if not journal.replays:
+            if ready.max_usd is not None:
+                await asyncio.to_thread(ready.check_money, asked_models(ready))
             await ready.resources.open()
         yield ready
     finally:

@@ -61,11 +61,16 @@ class Runs:
                 yield event
 
     async def resume(
-        self, context: Context, run_id: str, control: RunControl | None = None
+        self,
+        context: Context,
+        run_id: str,
+        control: RunControl | None = None,
+        decisions: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         """Go on with a run: where it was stopped, or, where it ended without an answer, from its journal.
 
-        Nothing that was answered is asked again. A run that succeeded gives its result as it is.
+        Nothing that was answered is asked again. A run that succeeded gives its result as it is. ``decisions`` are a
+        person's replies to what the run waits for, by the ``id`` of its result's ``pending``.
 
         Raises:
             RunBusyError: another process works on it.
@@ -82,7 +87,7 @@ class Runs:
         async with self._held(run_id) as spent:
             mode: Mode = "anew" if status else "continue"
             async for event in self._run(
-                context, row["task"], run_id, mode, spent, control, change_of(row), goes_on=goes_on
+                context, row["task"], run_id, mode, spent, control, change_of(row), goes_on=goes_on, decisions=decisions
             ):
                 yield event
 
@@ -164,11 +169,10 @@ class Runs:
         spent: float,
         control: RunControl | None,
         change: Change | None = None,
-        *,
-        goes_on: bool = False,
+        **how: Any,
     ) -> AsyncIterator[dict[str, Any]]:
         journal = Journal(await self.store.entries(run_id), _Book(self.store, run_id), mode)
-        more: dict[str, Any] = {"journal": journal, "change": change, "spent": spent, "goes_on": goes_on}
+        more: dict[str, Any] = {"journal": journal, "change": change, "spent": spent, **how}
         try:
             async for event in run(self._graph, context, task, run_id, control, **more):
                 if event["event"] == "end":

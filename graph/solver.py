@@ -19,11 +19,10 @@ from graph.bound import bound_of
 from graph.build import Solver, make_graph
 from graph.loop import run_sync
 from graph.result import SolveResult
-from graph.run import finish, run
+from graph.run import asked_models, finish, run
 from nodes import aggregate, atomize, profiles, retry, solve, verify
 from nodes.aggregate import Aggregator
 from nodes.atomize import Atomizer
-from nodes.component import ModelComponent
 from nodes.context import Components, Context
 from nodes.decompose import Decomposer
 from nodes.models.local import LocalServer
@@ -205,15 +204,8 @@ def _listed(role: str, named: ModelLike | Sequence[ModelLike]) -> list[ModelLike
 
 def _resolve_models(context: Context) -> None:
     """Resolve every model that a component or role names, so that a wrong one is refused before a run starts."""
-    parts = context.components
-    components = (parts.atomizer, parts.decomposer, *parts.executors.values(), parts.aggregator, parts.verifier)
-    own = [getattr(component, "model", None) for component in components]
-    asked = any(
-        isinstance(component, ModelComponent) for component, model in zip(components, own, strict=True) if model is None
-    )
-    named = context.named_models() if asked else []
-    for model in [*own, *named]:
+    for model in asked_models(context):
         if isinstance(model, str):
             context.models.resolve(model)
-        elif model is not None and not callable(model) and not isinstance(model, Runnable | LocalServer):
+        elif not callable(model) and not isinstance(model, Runnable | LocalServer):
             raise UsageError(f"solver must be a chat model, provider:model or a callable, not {type(model).__name__}")

@@ -329,6 +329,10 @@ class _Postgres:
             return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
 
     async def submit(self, *statements: Statement) -> None:
+        if len(statements) == 1:  # a transaction of its own, in one round trip
+            ((statement, values),) = statements
+            await self.execute(statement, *values)
+            return
         async with self._lock, self._connection.pipeline(), self._connection.transaction():
             for statement, values in statements:
                 await self._connection.execute(statement.replace("?", "%s"), values)

@@ -19,12 +19,13 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
-from frames import journal
 from frames import plan as plans
 from frames.errors import LimitError
 from frames.frame import Approval, Frame, Rejection, Subtask
+from frames.journal import difference
 from frames.text import clean, one_line
 from nodes.decompose import begin, check_room, checked, said_of_form
+from nodes.journal import Approved
 from nodes.step import Step, Update, node
 
 ALLOWED = (
@@ -35,7 +36,7 @@ ALLOWED = (
 
 
 class Approvals(Protocol):
-    """Remembers the plans that a person approved in a run, by frame: ``Context.approvals``.
+    """Remembers the plans that a person approved in a run, by frame (``nodes.journal.Approved``).
 
     A frame that gets the same plan again is not asked about again; one that gets another is, with the difference.
     """
@@ -52,9 +53,10 @@ class Approvals(Protocol):
 class Question(TypedDict):
     """What a person is asked: the value of the interrupt, plain JSON.
 
-    ``revision`` is how many plans of the frame were rejected before, ``revisions_left`` how many more may be: after
-    the last the task is solved directly. ``problem`` says why the last reply was not taken. ``was`` is the plan that
-    was approved before, ``difference`` the unified diff from it; both ``None`` where there is none.
+    ``replies`` counts the replies about the frame before, ``revision`` the plans that they rejected, and
+    ``revisions_left`` how many more may be: after the last the task is solved directly. ``problem`` says why the last
+    reply was not taken. ``was`` is the plan that was approved before, ``difference`` the unified diff from it; both
+    ``None`` where there is none.
     """
 
     kind: Literal["plan"]
@@ -62,6 +64,7 @@ class Question(TypedDict):
     task: str
     depth: int
     plan: list[Subtask]
+    replies: int
     revision: int
     revisions_left: int
     problem: str | None
@@ -119,7 +122,7 @@ async def approve(step: Step) -> Update:
     if was and _substance(was) == _substance(plan):
         check_room(step, plan)
         return begin(step, plan)
-    decision = read_decision(_ask(step, _question(step, was)))
+    decision = read_decision(await _reply(step, _question(step, was)))
     if isinstance(decision, str):
         return _again(step, decision)
     if decision.action == "reject":
@@ -128,7 +131,8 @@ async def approve(step: Step) -> Update:
 
 
 def _approvals(step: Step) -> Approvals | None:
-    return cast("Approvals | None", getattr(step.context, "approvals", None))
+    journal = step.context.journal
+    return Approved(journal) if journal else None
 
 
 def _question(step: Step, was: list[Subtask] | None) -> Question:
@@ -140,12 +144,23 @@ def _question(step: Step, was: list[Subtask] | None) -> Question:
         task=frame["task"],
         depth=frame["depth"],
         plan=frame["plan"],
+        replies=_replies(frame),
         revision=revision,
         revisions_left=max(step.context.max_revisions - revision, 0),
         problem=approval["problem"] if approval else None,
         was=was,
-        difference=journal.difference(listed(was), listed(frame["plan"])) if was else None,
+        difference=difference(listed(was), listed(frame["plan"])) if was else None,
     )
+
+
+async def _reply(step: Step, question: Question) -> object:
+    """Return the reply to ``question``: the one that the journal holds, or a person's, written down first."""
+    told = {name: value for name, value in question.items() if name not in ("was", "difference", "revisions_left")}
+
+    async def ask() -> object:
+        return _ask(step, question)
+
+    return await step.ask.once("decision", told, ask)
 
 
 def _ask(step: Step, question: Question) -> object:
@@ -159,7 +174,9 @@ def _ask(step: Step, question: Question) -> object:
 
 def _again(step: Step, problem: str) -> Update:
     """Return the update that has the question asked again."""
-    return step.go("approve", approval=Approval(rejections=_rejections(step.frame), problem=problem))
+    frame = step.frame
+    approval = Approval(rejections=_rejections(frame), problem=problem, replies=_replies(frame) + 1)
+    return step.go("approve", approval=approval)
 
 
 def _reject(step: Step, text: str) -> Update:
@@ -167,7 +184,7 @@ def _reject(step: Step, text: str) -> Update:
     frame, most = step.frame, step.context.max_revisions
     _tell(step, "rejected")
     rejected = Rejection(subtasks=[subtask["task"] for subtask in frame["plan"]], text=text)
-    approval = Approval(rejections=[*_rejections(frame), rejected], problem=None)
+    approval = Approval(rejections=[*_rejections(frame), rejected], problem=None, replies=_replies(frame) + 1)
     note = f"{frame['id']}: plan rejected: {one_line(text, 300)}"
     if len(approval["rejections"]) < most:
         return step.go("decompose", plan=[], approval=approval, notes=[note])
@@ -204,6 +221,11 @@ def _edited(step: Step, entries: Any) -> list[Subtask] | str:
 def _rejections(frame: Frame) -> list[Rejection]:
     approval = frame.get("approval")
     return approval["rejections"] if approval else []
+
+
+def _replies(frame: Frame) -> int:
+    approval = frame.get("approval")
+    return approval["replies"] if approval else 0
 
 
 def _tell(step: Step, decision: Literal["asked", "approved", "edited", "rejected"]) -> None:

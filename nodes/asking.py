@@ -32,13 +32,15 @@ from nodes.models.call import CallPolicy, Model, Query, call, calls_tools, expla
 from nodes.models.reply import Reply, answer, as_plain, from_plain
 from nodes.models.request import Request
 from nodes.models.resolve import ModelLike, name_of
-from nodes.models.transport import is_transport, retry_after, status_of
+from nodes.models.transport import is_transport, status_of, too_large
 
 if TYPE_CHECKING:
     from nodes.context import Context
     from nodes.sandbox.run import Ran
 
 _ANSWERING = ("solve", "aggregate")  # an empty plan is a plan, an empty answer is none
+
+_PAUSED = "the provider asked for a pause"
 
 Emit = Callable[[Any], None]
 
@@ -242,6 +244,9 @@ class Asking:
         policy = self.policy(meant, waits)
         resolved = await self._resolved(meant)
         self._admit()
+        if shared and (seconds := shared.limiter.waits(provider_of(meant))) > 0:
+            waits.append((seconds, _PAUSED))
+            self._tell_wait(*waits[-1])
         before = self.context.now()
         with shared.under_way() if shared else nullcontext():
             # each client has exceptions of its own, so that the fault is looked at as a value
@@ -286,8 +291,8 @@ class Asking:
         shared = self.context.shared
         if shared and shared.reached:
             raise shared.reached
-        most, tokens = self.context.max_calls, self.context.max_tokens
-        if most is None and tokens is None:
+        most, tokens, dollars = self.context.max_calls, self.context.max_tokens, self.context.max_usd
+        if most is None and tokens is None and dollars is None:
             return
         made = [*self.before, *self.calls]
         count = shared.calls + shared.in_flight if shared else len(made)
@@ -296,15 +301,15 @@ class Asking:
         used = shared.tokens if shared else sum(c["input_tokens"] + c["output_tokens"] for c in made)
         if tokens is not None and used >= tokens:
             raise LimitError("max_tokens", f"max_tokens = {tokens} reached")
+        if dollars is not None and (shared.usd if shared else self.context.dollars(made)) >= dollars:
+            raise LimitError("max_usd", f"max_usd = {dollars:g} reached")
 
     def policy(self, model: ModelLike | None = None, waits: list[tuple[float, str]] | None = None) -> CallPolicy:
         """Return how calls of this step are made; ``waits`` takes the pauses between attempts and their reasons."""
         context, shared = self.context, self.context.shared
-        provider = name_of(model).partition(":")[0] if model is not None else ""
+        provider = provider_of(model) if model is not None else ""
 
         def on_wait(seconds: float, fault: BaseException) -> None:
-            if shared and status_of(fault) == 429 and retry_after(fault):
-                shared.pause(provider, seconds)
             if waits is not None:
                 waits.append((seconds, say(fault)))
             self._tell_wait(seconds, say(fault))
@@ -333,6 +338,11 @@ class Asking:
         if not saved:
             self.calls.append(made)
         self.emit({"event": "call", **made, "seconds": seconds, **({"saved": True} if saved else {})})
+
+
+def provider_of(model: ModelLike) -> str:
+    """Return whose limits a model's calls count against."""
+    return name_of(model).partition(":")[0]
 
 
 def as_asked(query: Query) -> dict[str, Any]:
@@ -405,4 +415,4 @@ def _is_models(fault: BaseException) -> TypeGuard[Exception]:
     """Whether a fault lies with the model asked, so that another may do; a reply cut short is the task's size."""
     if isinstance(fault, ReplyCutError | ToolsRefusedError):
         return False
-    return isinstance(fault, CallError) or is_transport(fault) or status_of(fault) is not None
+    return isinstance(fault, CallError) or is_transport(fault) or status_of(fault) is not None or too_large(fault)

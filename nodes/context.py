@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Self
 from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
+from frames.errors import UsageError
 from frames.frame import KINDS
+from frames.state import Call
 from nodes.change import Change
 from nodes.journal import Journal
-from nodes.models.resolve import ModelLike, Models, default_name
+from nodes.models.prices import Prices
+from nodes.models.resolve import ModelLike, Models, default_name, name_of
 from nodes.resources import Resources
 from nodes.settings import ROLES, Settings
 from nodes.shared import Shared
@@ -55,6 +58,7 @@ class Context(Settings):
     _resources: Resources | None = PrivateAttr(None)
     _tools: tuple[BaseTool, ...] = PrivateAttr(())
     _shared: Shared | None = PrivateAttr(None)
+    _prices: Prices | None = PrivateAttr(None)
     _journal: Journal | None = PrivateAttr(None)
     _change: Change | None = PrivateAttr(None)
 
@@ -92,7 +96,8 @@ class Context(Settings):
             spent: seconds that the run has taken before.
         """
         journal = journal or Journal()
-        copy = self.sharing(Shared(self.parallel, journal.calls(), self.now() - spent))
+        cost = self.cost if self.max_usd is not None else None
+        copy = self.sharing(Shared(self.parallel, journal.calls(), self.now() - spent, cost))
         copy._journal = journal  # noqa: SLF001  # its own class
         copy._change = change  # noqa: SLF001
         copy._resources = Resources(self, self._tools)  # noqa: SLF001  # its own class
@@ -139,6 +144,35 @@ class Context(Settings):
         if self._models is None:
             self._models = Models(self.call_timeout)
         return self._models
+
+    @property
+    def price_list(self) -> Prices:
+        """What models cost."""
+        if self._prices is None:
+            self._prices = Prices(self.prices)
+        return self._prices
+
+    def cost(self, call: Call) -> float | None:
+        """Return what a call has cost in US dollars; ``None`` where nobody knows the price."""
+        return self.price_list.cost(call["model"], call["input_tokens"], call["output_tokens"])
+
+    def dollars(self, calls: Sequence[Call]) -> float:
+        """Return what calls have cost in US dollars; those whose price nobody knows are not counted."""
+        return sum(self.cost(call) or 0 for call in calls)
+
+    def check_money(self, models: Sequence[ModelLike]) -> None:
+        """Check that a limit of money can be kept. It may import a package: call it off the event loop.
+
+        Raises:
+            UsageError: nobody knows the price of one of ``models``.
+        """
+        unknown = {name_of(model) for model in models if self.price_list.of(name_of(model)) is None}
+        if self.max_usd is not None and unknown:
+            raise UsageError(
+                f"max_usd cannot be kept: the price of {', '.join(sorted(unknown))} is unknown; install "
+                "'cactus-solver[prices]', or give it as -c 'prices.PROVIDER:NAME=IN/OUT' (US dollars for a million "
+                "tokens), or use --max-tokens"
+            )
 
     def now(self) -> float:
         """Return the seconds since the epoch."""

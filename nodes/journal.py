@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from langgraph.errors import GraphBubbleUp
 
 from frames.errors import CactusError
+from frames.frame import Subtask
 from frames.journal import AnswerKind, Entry, Key, Origin, Outcome, as_lines, difference, digest
 from frames.state import Call
 
@@ -87,6 +88,10 @@ class Journal:
     def saved_calls(self) -> int:
         """Return how many model calls an equal request's answer has spared."""
         return self._count("reuse")
+
+    def of(self, frame: str, kind: AnswerKind) -> list[Entry]:
+        """Return the entries of a frame that are of one kind."""
+        return [entry for key, entry in self._entries.items() if key.frame == frame and key.kind == kind]
 
     def _count(self, origin: Origin) -> int:
         return sum(e["key"].kind == "call" and e["origin"] == origin for e in self._entries.values())
@@ -212,6 +217,24 @@ class Journal:
     def not_made(self, memo: str) -> None:
         """Say that a call gave no answer: the next one that asks makes its own."""
         self._memo.pop(memo).cancel()
+
+
+class Approved:
+    """The plans that a person has approved, as the journal has them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def approved(self, frame: str) -> list[Subtask] | None:
+        """Return the plan that was approved last for ``frame``; ``None`` where there is none."""
+        found = [entry for entry in self._journal.of(frame, "decision") if "approved" in entry["asked"]]
+        return max(found, key=lambda entry: entry["seq"])["answer"] if found else None
+
+    async def approve(self, frame: str, plan: list[Subtask]) -> None:
+        """Keep ``plan`` as the one approved for ``frame``; told once more, it is the same."""
+        asked = {"approved": plan}
+        if self.approved(frame) != plan and not self._journal.replays:
+            await self._journal.record(key_of((frame, "approve", 0), "decision", asked, {}), asked, plan)
 
 
 def key_of(step: tuple[str, str, int], kind: AnswerKind, asked: Any, counts: dict[str, int]) -> Key:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from frames.errors import UsageError
 from frames.frame import KINDS
+from nodes.models.prices import check_prices
 
 Profile = Literal["classic", "roma"]
 
@@ -111,6 +112,19 @@ class Settings(BaseModel):
     def _listed(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
+    @field_validator("prices", mode="before")
+    @classmethod
+    def _parted_prices(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {model: _price(price) for model, price in cast("dict[str, Any]", value).items()}
+
+    @field_validator("prices")
+    @classmethod
+    def _known_prices(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        check_prices(value)
+        return value
+
     @field_validator("role_models", mode="before")
     @classmethod
     def _known_roles(cls, value: Any) -> Any:
@@ -151,6 +165,12 @@ class Settings(BaseModel):
             return cls(**values)
         except ValidationError as error:
             raise UsageError("; ".join(_message(cls, fault) for fault in error.errors())) from error
+
+
+def _price(given: Any) -> Any:
+    """Return a price that is given as ``IN/OUT`` as a mapping."""
+    first, slash, second = given.partition("/") if isinstance(given, str) else ("", "", "")
+    return {"input": first, "output": second} if slash else given
 
 
 def _fallbacks(given: Any) -> Any:

@@ -1,34 +1,47 @@
-"""What the branches of a run share: the places for calls in flight, the pauses of providers, and the counts.
+"""What the branches of a run share: the places for calls in flight, how providers push back, and the counts.
 
 The outermost fork makes one and gives it to all that runs below it. Nobody who waits holds a place: neither a
 parent for its children, nor a call for its next attempt.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
 
 from frames.errors import LimitError
 from frames.state import Call
+from nodes.models.limiter import Limiter
+from nodes.models.transport import is_transport, retry_after, status_of
+
+_PUSHES = (429, 503, 529)
+"""What a provider answers that has too much to do."""
 
 
 class Shared:
     """One run's shared counts and places; ``parallel`` calls are in flight at most, the longest waiting is next.
 
     ``paid`` are the calls that the run's journal holds already (None: there is no journal, and the state tells);
-    ``began`` is when the run began, the time that it did not run left out, in seconds of its clock.
+    ``began`` is when the run began, the time that it did not run left out, in seconds of its clock;
+    ``cost`` says what a call costs, where dollars are counted.
     """
 
-    def __init__(self, parallel: int, paid: Sequence[Call] | None = None, began: float | None = None) -> None:
+    def __init__(
+        self,
+        parallel: int,
+        paid: Sequence[Call] | None = None,
+        began: float | None = None,
+        cost: Callable[[Call], float | None] | None = None,
+    ) -> None:
         self.calls = self.tokens = self.frames = self.in_flight = 0
         self.began = began
+        self.usd = 0.0
+        self._cost = cost
         self._journaled = paid is not None
         self.planned: dict[str, int] = {}
         self.made: dict[str, list[Call]] = {}
         self.open: set[str] = set()  # frames that were begun and have not ended
         self.reached: LimitError | None = None
-        self._places = asyncio.Semaphore(parallel)
-        self._paused_until: dict[str, float] = {}
+        self.limiter = Limiter(parallel)
         self._entered: set[str] = set()
         for call in paid or ():
             self.count(call)
@@ -44,6 +57,7 @@ class Shared:
     def count(self, call: Call) -> None:
         """Count a model call that gave a reply."""
         self.calls += 1
+        self.usd += self._cost(call) or 0 if self._cost else 0
         self.tokens += call["input_tokens"] + call["output_tokens"]
         self.made.setdefault(call["frame"], []).append(call)
 
@@ -72,25 +86,26 @@ class Shared:
         """Return the frames that plans of a frame, and of all below it, made."""
         return sum(n for frame, n in self.planned.items() if frame == branch or frame.startswith(f"{branch}."))
 
-    @asynccontextmanager
-    async def place(self, provider: str) -> AsyncGenerator[None]:
-        """Hold one of the places for calls in flight, once the provider's pause is over."""
-        while True:
-            await self._places.acquire()
-            pause = self._pause(provider)
-            if pause <= 0:
-                break
-            self._places.release()
-            await asyncio.sleep(pause)
-        try:
-            yield
-        finally:
-            self._places.release()
+    def place(self, provider: str) -> "_Place":
+        """Return the place for one attempt at a call, to be held while it is made."""
+        return _Place(self.limiter, provider)
 
-    def pause(self, provider: str, seconds: float) -> None:
-        """Let no call to ``provider`` start for ``seconds``: it asked one of its callers to wait."""
-        until = asyncio.get_running_loop().time() + seconds
-        self._paused_until[provider] = max(until, self._paused_until.get(provider, 0.0))
 
-    def _pause(self, provider: str) -> float:
-        return self._paused_until.get(provider, 0.0) - asyncio.get_running_loop().time()
+class _Place:
+    """A place for one attempt at a call; the provider's limiter is told what became of it."""
+
+    def __init__(self, limiter: Limiter, provider: str) -> None:
+        self._limiter, self._provider = limiter, provider
+        self._held = limiter.place(provider)
+
+    async def __aenter__(self) -> None:
+        await self._held.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if fault is None:
+            self._limiter.succeeded(self._provider)
+        elif status_of(fault) in _PUSHES and is_transport(fault):
+            self._limiter.pushed_back(self._provider, retry_after(fault))
+        await self._held.__aexit__(kind, fault, trace)

@@ -135,7 +135,8 @@ def _pairs(pairs: tuple[str, ...]) -> dict[str, Any]:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
             raise UsageError(f"-c {pair}: must be key=value, such as -c atomizer=depth:2")
-        _put(values, key.strip().replace("-", "_"), _value(text))
+        outer, dot, inner = key.strip().partition(".")
+        _put(values, outer.replace("-", "_") + dot + inner, _value(text))
     return values
 
 

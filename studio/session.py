@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from nodes.change import Change
 from nodes.context import Context
 from nodes.models.local import LocalServer
 from nodes.models.resolve import Models
+from studio.approving import Pending, decide
 from studio.fetching import Fetching
 from studio.live import LiveView
 
@@ -63,13 +64,13 @@ class Session:
                 stopping.running = False
                 return (await result_of(graph, self.context, self.run_id, "cancelled")).to_dict()
 
-    async def resume(self) -> dict[str, Any]:
-        """Return the document of the run, gone on with.
+    async def resume(self, decisions: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the document of the run, gone on with, given a person's replies to what it waits for.
 
         Raises:
             UsageError: there is no such run, or another process works on it.
         """
-        return await self._kept(lambda runs, control: runs.resume(self.context, self.run_id, control))
+        return await self._kept(lambda runs, control: runs.resume(self.context, self.run_id, control, decisions))
 
     async def fork(self, run_id: str, change: Change) -> dict[str, Any]:
         """Return the document of a new run, a fork of ``run_id`` with one frame changed.
@@ -84,6 +85,15 @@ class Session:
             await asyncio.to_thread(self._find_models)
             async with open_store(self._db) as store:
                 return await self._watched(begin(Runs(store), stopping.control), stopping)
+
+    def decided(self, document: dict[str, Any], *, asks: bool) -> dict[str, Any]:
+        """Return the document of a run that waits for nobody, or that nobody decides on; ``asks``: at the terminal."""
+        while asks and document.get("pending"):
+            replies = decide(pending_of(document))
+            if not replies:
+                break
+            document = asyncio.run(self.resume(replies))
+        return document
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator["_Stopping"]:
@@ -120,6 +130,12 @@ class Session:
         if not self._quiet:
             with contextlib.suppress(OSError):  # progress is best effort
                 print(line, file=sys.stderr, flush=True)  # the terminal is its output
+
+
+def pending_of(document: Mapping[str, Any]) -> list[Pending]:
+    """Return the plans that a run's document says to wait for a person."""
+    values = [dict(value) for value in document.get("pending", [])]
+    return [Pending(value.pop("id"), value) for value in values]
 
 
 def at_most(bound: Bound) -> str:

@@ -216,7 +216,7 @@ async def test_no_node_changes_the_state_it_is_given(monkeypatch: pytest.MonkeyP
     nodes = {name: watched(function) for name, function in build._NODES.items()}
     monkeypatch.setattr(build, "_NODES", nodes)
     await run_eventful(InMemorySaver())
-    assert visited == set(nodes)
+    assert visited == set(nodes) - {"approve"}  # that one needs a person: tests/test_approve.py
 
 
 # --- the laws of the stack ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ _MILLION = 1_000_000
 
 _FORM = (
     'write in the YAML file of --config: prices: {"openai:my-model": {input: 0.25, output: 2}} '
-    "(US dollars for a million tokens)"
+    "(US dollars for a million tokens), or -c 'prices.openai:my-model=0.25/2'"
 )
 
 _PROVIDERS = {

@@ -25,6 +25,8 @@ _RUN = [
         type=click.Choice(["fail", "partial"]),
         help="What a failed subtask does to its parent.  [partial; classic: fail]",
     ),
+    click.option("--max-usd", type=float, metavar="X", help="US dollars, after which no call is made.  [no limit]"),
+    click.option("--approve", type=click.Choice(["plan"]), help="Ask a person about every plan.  [off]"),
     click.option("--docs", metavar="FOLDER", help="Documents to search: text, Markdown, HTML, PDF."),
     click.option("--attach", multiple=True, metavar="FILE", help="A file that the run may read; may be repeated."),
     click.option("--tool", "tools", multiple=True, metavar="MODULE:NAME", help="A LangChain tool; may be repeated."),

@@ -51,6 +51,7 @@ async def _document(run_id: str, db: str | None) -> tuple[dict[str, Any], str]:
     from graph.branches import with_branches
     from graph.build import make_graph
     from graph.result import from_state
+    from graph.runs import with_settings
     from nodes.artifacts import Artifacts
     from nodes.journal import Journal
 
@@ -60,11 +61,12 @@ async def _document(run_id: str, db: str | None) -> tuple[dict[str, Any], str]:
         values = await with_branches(graph, run_id, snapshot.values)
         artifacts = await Artifacts(store.artifacts, run_id).list()
         journal = Journal(await store.entries(run_id))
+    cost = with_settings(row, {}).cost
     if snapshot.values.get("schema", SCHEMA) > SCHEMA:
         raise UsageError(f"run {run_id} was saved by a later release: update Cactus to read it")
     unfinished: Any = row["status"] if row["status"] == "cancelled" else "interrupted"
     bound: Any = row["bound"]
-    document = from_state(values, run_id, bound, unfinished, snapshot.created_at, journal).to_dict()
+    document = from_state(values, run_id, bound, unfinished, snapshot.created_at, journal, cost).to_dict()
     return {**document, "artifacts": artifacts}, row["task"]
 
 

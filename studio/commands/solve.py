@@ -22,7 +22,8 @@ Examples:
   cactus solve "…" --role-model verify=openai:gpt-5 -c verifier=llm --max-calls 50
 
 \b
-Exit status: 0 an accepted answer, 1 none, 2 wrong use, 3 a limit was reached, 130 stopped by Ctrl-C."""
+Exit status: 0 an accepted answer, 1 none, 2 wrong use, 3 a limit was reached,
+4 waiting for a person, 130 stopped by Ctrl-C."""
 
 _LIMIT = re.compile(r"\b(max_calls|max_tokens|max_usd|max_frames|deadline) = ([\d.]+)(?: s)? reached")
 
@@ -58,7 +59,13 @@ def command(
     from studio.session import Session
 
     session = Session(chosen.context, chosen.db, run_id, quiet=quiet)
-    finish(asyncio.run(session.solve(text)), as_json=as_json, db=db)
+    document = session.decided(asyncio.run(session.solve(text)), asks=asks(as_json=as_json, quiet=quiet))
+    finish(document, as_json=as_json, db=db)
+
+
+def asks(*, as_json: bool, quiet: bool) -> bool:
+    """Whether a person can be asked: at a terminal, and without --json or --quiet."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not as_json and not quiet
 
 
 def read_task(task: str | None, file: Path | None) -> str:
@@ -96,10 +103,24 @@ def finish(
         click.echo(json.dumps(document, ensure_ascii=False))
     else:
         (show or print_outcome)(document)
-    if document["status"] in ("limited", "interrupted", "cancelled") and not show:
+    if document.get("pending"):
+        _print_pending(document, db)
+    elif document["status"] in ("limited", "interrupted", "cancelled") and not show:
         click.echo(f"  go on with: {continuing(document, db)}", err=True)
-    status = {"succeeded": 0, "failed": 1, "limited": 3}.get(document["status"], 130)
+    status = {"succeeded": 0, "failed": 1, "limited": 3}.get(document["status"], 4 if document.get("pending") else 130)
     click.get_current_context().exit(status)
+
+
+def _print_pending(document: dict[str, Any], db: str | None) -> None:
+    from rich.console import Console
+
+    from studio.approving import shown
+    from studio.session import pending_of
+
+    Console(stderr=True).print(shown(pending_of(document)))
+    frame = document["pending"][0]["frame"]
+    click.echo(f"waiting for a person: {continuing(document, db)} --decide {frame}=approve", err=True)
+    click.echo("  or at a terminal without --decide; other decisions: FRAME=reject:TEXT, FRAME=@plan.yaml", err=True)
 
 
 def continuing(document: dict[str, Any], db: str | None) -> str:
@@ -119,6 +140,8 @@ def print_outcome(document: dict[str, Any]) -> None:
         click.echo(document["output"])
         if document["gaps"]:
             click.echo("cactus: the answer has gaps" + _listed(document["gaps"]), err=True)
+        return
+    if document.get("pending"):
         return
     head = {"failed": "no accepted answer", "limited": "a limit was reached"}.get(document["status"], "stopped")
     click.echo(f"cactus: {head}" + _listed(document["gaps"]), err=True)
