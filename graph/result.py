@@ -57,6 +57,15 @@ class SolveResult:
         return {"schema": SCHEMA, "run_id": self.run_id, "status": self.status, **fields}
 
 
+def from_dict(document: Mapping[str, Any]) -> SolveResult:
+    """Return the result that ``to_dict`` made a document of."""
+    traces: Any = [SolveTrace(**trace) for trace in document["traces"]]
+    fields: dict[str, Any] = {
+        name: value for name, value in document.items() if name in SolveResult.__dataclass_fields__
+    }
+    return SolveResult(**{**fields, "traces": traces})
+
+
 def from_state(
     values: Mapping[str, Any],
     run_id: str,

@@ -9,13 +9,14 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from frames.frame import checked_task
-from frames.state import Status
+from frames.state import Output, Status
 from graph.bound import bound_of
 from graph.branches import with_branches
-from graph.build import Solver
+from graph.build import Solver, make_graph
 from graph.result import SolveResult, from_state
 from nodes.change import Change
 from nodes.component import ModelComponent
@@ -87,6 +88,16 @@ async def finish(graph: Solver, context: Context, task: str, run_id: str) -> Sol
     async with _ready(context, journal) as ready:
         await graph.ainvoke({"task": checked_task(task)}, _config(context, run_id), context=ready, durability="sync")
     return await result_of(graph, context, run_id)
+
+
+async def replayed(context: Context, task: str, run_id: str, journal: Journal, change: Change | None) -> SolveResult:
+    """Return the result of a run, worked through from its journal alone; nothing of it is kept."""
+    keys = [*Output.__annotations__, "notes"]
+    async with _ready(context, journal, change) as ready:
+        graph = make_graph(store=InMemoryStore())
+        config = _config(context, run_id)
+        values = await graph.ainvoke({"task": checked_task(task)}, config, context=ready, output_keys=keys)
+    return from_state(values, run_id, None, journal=journal)
 
 
 async def result_of(

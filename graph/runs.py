@@ -8,17 +8,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import RunControl
-from langgraph.store.memory import InMemoryStore
 
 from frames.errors import CactusError, UsageError
 from frames.journal import Entry, difference
 from frames.text import clean
 from graph.bound import bound_of
 from graph.build import make_graph
-from graph.result import SolveResult
-from graph.run import result_of, run
+from graph.result import SolveResult, from_dict
+from graph.run import replayed, result_of, run
 from graph.store import LEASE_SECONDS, Run, Store
 from nodes.change import Change
 from nodes.context import Context
@@ -126,21 +124,26 @@ class Runs:
             await self.store.entries(run_id), mode="replay", ended=recorded.status in ("succeeded", "failed")
         )
         row = await self.find(run_id)
-        graph = make_graph(InMemorySaver(), store=InMemoryStore())
-        result: Any = None
         try:
-            async for event in run(graph, context, row["task"], run_id, journal=journal, change=change_of(row)):
-                result = event.get("result")
+            result = await replayed(context, row["task"], run_id, journal, change_of(row))
         except MissedError as missed:
             if missed.beyond:
                 return recorded
             raise ReplayError(str(missed)) from None
         compared = ("status", "output", "partial", "gaps", "notes", "traces", "frames")
-        was, now = recorded.to_dict(), result
+        was, now = recorded.to_dict(), result.to_dict()
         for name in compared if recorded.status in ("succeeded", "failed") else ():
             if was[name] != now[name]:
                 raise ReplayError(f"the replay gives other {name}:\n{difference(was[name], now[name])}")
         return recorded
+
+    @staticmethod
+    async def outcome(events: AsyncIterator[dict[str, Any]]) -> SolveResult:
+        """Return the result that a run's events end with."""
+        document: dict[str, Any] = {}
+        async for event in events:
+            document = event.get("result", document)
+        return from_dict(document)
 
     async def find(self, run_id: str) -> Run:
         """Return the run of that name.

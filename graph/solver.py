@@ -1,8 +1,10 @@
 """The solver that Python users import: the machine with its components, as one object."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self, cast
 
 from langchain_core.runnables import Runnable
@@ -20,9 +22,12 @@ from graph.build import Solver, make_graph
 from graph.loop import run_sync
 from graph.result import SolveResult
 from graph.run import asked_models, finish, run
+from graph.runs import Runs
+from graph.store import open_store
 from nodes import aggregate, atomize, profiles, retry, solve, verify
 from nodes.aggregate import Aggregator
 from nodes.atomize import Atomizer
+from nodes.change import Change
 from nodes.context import Components, Context
 from nodes.decompose import Decomposer
 from nodes.models.local import LocalServer
@@ -49,6 +54,8 @@ class RecursiveTaskSolver:
         max_retries: attempts per atomic task, the first included, 1 or more.
         feedback_on_retry: whether a retry is told why the last answer was rejected.
         checkpointer: where steps are kept; by default in memory, for the length of one call.
+        db: where runs live, a file or ``postgresql://…``: with it they can be resumed, replayed and forked, also by
+            the command line. It takes the place of ``checkpointer`` and ``store``.
         settings: further settings (``max_frames``, ``deadline``, …): see ``nodes.settings``.
 
     Raises:
@@ -68,6 +75,7 @@ class RecursiveTaskSolver:
         feedback_on_retry: bool = False,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         store: BaseStore | None = None,
+        db: str | Path | None = None,
         **settings: Any,
     ) -> None:
         if solver is None:  # type: ignore[reportUnnecessaryComparison]  # users may pass anything
@@ -86,7 +94,7 @@ class RecursiveTaskSolver:
             verifier=verifier or verify.always_accept(),
             retry=retry.with_feedback if feedback_on_retry else retry.same_task,
         )
-        self._set(context.with_components(parts, Models(context.call_timeout)), checkpointer, store)
+        self._set(context.with_components(parts, Models(context.call_timeout)), checkpointer, store, db)
 
     @classmethod
     def roma(
@@ -102,6 +110,7 @@ class RecursiveTaskSolver:
         tools: Sequence[BaseTool | Callable[..., Any] | str] = (),
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         store: BaseStore | None = None,
+        db: str | Path | None = None,
         **settings: Any,
     ) -> Self:
         """Return a solver of the ``roma`` profile: typed subtasks in a dependency graph, worked on side by side.
@@ -121,6 +130,7 @@ class RecursiveTaskSolver:
             tools: tools for search tasks: LangChain's, functions with a docstring, or dotted names.
             checkpointer: where its steps are kept; by default in memory, for the length of one call.
             store: where artifacts are kept; by default in memory likewise.
+            db: where runs live, in place of ``checkpointer`` and ``store``: see above.
             settings: further settings (``docs``, ``parallel``, ``max_subtasks``, …): see ``nodes.settings``.
 
         Raises:
@@ -137,13 +147,21 @@ class RecursiveTaskSolver:
             models[""] = [model]
         solver = cls.__new__(cls)
         with_models = context.with_components(parts, Models(context.call_timeout), given=models, tools=as_tools(tools))
-        solver._set(with_models, checkpointer, store)  # noqa: SLF001  # its own class
+        solver._set(with_models, checkpointer, store, db)  # noqa: SLF001  # its own class
         return solver
 
-    def _set(self, context: Context, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None) -> None:
+    def _set(
+        self,
+        context: Context,
+        checkpointer: BaseCheckpointSaver[Any] | None,
+        store: BaseStore | None,
+        db: str | Path | None,
+    ) -> None:
+        if db is not None and (checkpointer or store):
+            raise UsageError("db takes the place of checkpointer and store: give one or the other")
         _resolve_models(context)
         self.context = context
-        self._checkpointer, self._store = checkpointer, store
+        self._checkpointer, self._store, self._db = checkpointer, store, db
 
     @property
     def bound(self) -> Bound:
@@ -156,12 +174,67 @@ class RecursiveTaskSolver:
 
     async def asolve(self, task: str, *, run_id: str | None = None) -> SolveResult:
         """Return the result of ``task``."""
+        if self._db is not None:
+            async with self._runs() as runs:
+                return await runs.outcome(runs.start(self.context, task, run_id or str(uuid.uuid4())))
         return await finish(self._graph(), self.context, task, run_id or str(uuid.uuid4()))
 
     async def astream(self, task: str, *, run_id: str | None = None) -> AsyncIterator[dict[str, Any]]:
         """Yield the run's events (``frames.events``) as they happen; the last is ``end``, with the result."""
-        async for event in run(self._graph(), self.context, task, run_id or str(uuid.uuid4())):
+        name = run_id or str(uuid.uuid4())
+        if self._db is not None:
+            async with self._runs() as runs:
+                async for event in runs.start(self.context, task, name):
+                    yield event
+            return
+        async for event in run(self._graph(), self.context, task, name):
             yield event
+
+    def resume(self, run_id: str, decisions: Mapping[str, Any] | None = None) -> SolveResult:
+        """Return the result of a run of ``db``, gone on with; nothing that was answered is asked again.
+
+        Args:
+            run_id: the run's name.
+            decisions: replies to the plans in its result's ``pending``, by their ``id``: see ``nodes.approve``.
+
+        Raises:
+            UsageError: there is no such run, another process works on it, or the solver has no ``db``.
+        """
+        return run_sync(self.aresume(run_id, decisions))
+
+    async def aresume(self, run_id: str, decisions: Mapping[str, Any] | None = None) -> SolveResult:
+        """Return the result of a run, gone on with: ``resume``."""
+        async with self._runs() as runs:
+            return await runs.outcome(runs.resume(self.context, run_id, decisions=decisions))
+
+    def replay(self, run_id: str) -> SolveResult:
+        """Return the result of a run of ``db``, worked through again from its journal alone.
+
+        Raises:
+            ReplayError: the solver would ask something else; the message names the frame and shows the difference.
+        """
+        return run_sync(self.areplay(run_id))
+
+    async def areplay(self, run_id: str) -> SolveResult:
+        """Return the result of a run, worked through again from its journal alone: ``replay``."""
+        async with self._runs() as runs:
+            return await runs.replay(self.context, run_id)
+
+    def fork(self, run_id: str, change: Change, *, new_id: str | None = None) -> SolveResult:
+        """Return the result of a new run: ``run_id`` with one frame changed, all else shared."""
+        return run_sync(self.afork(run_id, change, new_id=new_id))
+
+    async def afork(self, run_id: str, change: Change, *, new_id: str | None = None) -> SolveResult:
+        """Return the result of a new run, with one frame changed: ``fork``."""
+        async with self._runs() as runs:
+            return await runs.outcome(runs.fork(self.context, run_id, new_id or str(uuid.uuid4()), change))
+
+    @asynccontextmanager
+    async def _runs(self) -> AsyncGenerator[Runs]:
+        if self._db is None:
+            raise UsageError("the solver keeps no runs: make it with db=, a file or postgresql://…")
+        async with open_store(self._db) as store:
+            yield Runs(store)
 
     def _graph(self) -> Solver:
         return make_graph(self._checkpointer or InMemorySaver(), store=self._store or InMemoryStore())

@@ -127,6 +127,8 @@ def plain_line(event: Mapping[str, Any]) -> str | None:
             return f"{frame} split into {len(event['subtasks'])} subtasks"
         case "plan_refused":
             return f"{frame} plan refused: {printable(event['reason'])}"
+        case "approval" if event["decision"] != "asked":
+            return f"{frame} plan {event['decision']} by a person"
         case "step" if event["role"] in {"solve", "aggregate"}:
             attempt = f" attempt {event['attempt']}" if event["role"] == "solve" else ""
             return f"{frame} {event['role']}{attempt}"
