@@ -119,10 +119,12 @@ async def approve(step: Step) -> Update:
     """Ask a person about the frame's plan, unless this very plan was approved before."""
     plan, approvals = step.frame["plan"], _approvals(step)
     was = approvals.approved(step.frame["id"]) if approvals else None
-    if was and _substance(was) == _substance(plan):
+    question = _question(step, was)
+    replied = step.ask.holds("decision", _told(question))  # a run that is worked through again takes the same turns
+    if not replied and was and _substance(was) == _substance(plan):
         check_room(step, plan)
         return begin(step, plan)
-    decision = read_decision(await _reply(step, _question(step, was)))
+    decision = read_decision(await _reply(step, question))
     if isinstance(decision, str):
         return _again(step, decision)
     if decision.action == "reject":
@@ -155,12 +157,16 @@ def _question(step: Step, was: list[Subtask] | None) -> Question:
 
 async def _reply(step: Step, question: Question) -> object:
     """Return the reply to ``question``: the one that the journal holds, or a person's, written down first."""
-    told = {name: value for name, value in question.items() if name not in ("was", "difference", "revisions_left")}
 
     async def ask() -> object:
         return _ask(step, question)
 
-    return await step.ask.once("decision", told, ask)
+    return await step.ask.once("decision", _told(question), ask)
+
+
+def _told(question: Question) -> dict[str, Any]:
+    """Return what a reply in the journal is found by: the question, without what depends on later replies."""
+    return {name: value for name, value in question.items() if name not in ("was", "difference", "revisions_left")}
 
 
 def _ask(step: Step, question: Question) -> object:

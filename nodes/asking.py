@@ -142,6 +142,12 @@ class Asking:
             return await work()
         return (await journal.once(self._key(kind, asked), asked, work))[0]
 
+    def holds(self, kind: AnswerKind, asked: Any) -> bool:
+        """Whether the journal holds the answer to a request that this step may make next."""
+        journal = self.context.journal
+        step = (self.frame["id"], self.role, self.frame["attempt"])
+        return journal is not None and journal.holds(key_of(step, kind, asked, dict(self._counts)))
+
     def _key(self, kind: AnswerKind, asked: Any) -> Key:
         return key_of((self.frame["id"], self.role, self.frame["attempt"]), kind, asked, self._counts)
 

@@ -96,6 +96,10 @@ class Journal:
     def _count(self, origin: Origin) -> int:
         return sum(e["key"].kind == "call" and e["origin"] == origin for e in self._entries.values())
 
+    def holds(self, key: Key) -> bool:
+        """Whether there is an entry of that key."""
+        return key in self._entries
+
     def recall(self, key: Key, asked: Any, *, renewed: bool = False) -> Entry | None:
         """Return the answer to a request; ``None`` where it must be asked.
 

@@ -13,6 +13,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+TESTED_ELSEWHERE = re.compile("--decide|--approve|--max-usd")
+"""In tests/test_exactness.py: these commands end otherwise than with an answer."""
+
+PLAN = [{"id": name, "task": f"part {name}", "kind": "think"} for name in "abc"]
+
+
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
@@ -42,7 +48,8 @@ def test_the_seeds_example(capsys: pytest.CaptureFixture[str]) -> None:
 def commands() -> list[tuple[str, str]]:
     lines = [(page.name, line) for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
     found = [(page, re.search(r"(?:^|[|/] ?(?:bin/)?)cactus ([^#>]*)", line)) for page, line in lines]
-    return [(page, match[1].strip()) for page, match in found if match]
+    lines_ = [(page, match[1].strip()) for page, match in found if match]
+    return [(page, line) for page, line in lines_ if not TESTED_ELSEWHERE.search(line)]
 
 
 @pytest.mark.parametrize(("page", "line"), commands())
@@ -58,11 +65,32 @@ def test_commands_are_understood(
     stdin = (tmp_path / "in").open()
     monkeypatch.setattr("sys.stdin", stdin)
     cactus("solve", "t", "--run-id", "20261130-101500-1a2b", "--model", cactus.script(default="ACCEPT"))
-    model = cactus.script(default="ACCEPT")
+    split = {"role": "decompose", "json": {"subtasks": PLAN}}
+    atomic = [{"role": "atomize", "depth": 0, "json": {"atomic": False}}, {"role": "atomize", "json": {"atomic": True}}]
+    model = cactus.script(split, *atomic, default="ACCEPT")
+    if page == "exact-runs.md":
+        cactus("solve", "t", "--run-id", "tariffs", "--model", model)
+        cactus(
+            "solve", "t", "--run-id", "offers", "--model", model, "--max-calls", "3"
+        ) if "resume offers" in line else ""
     monkeypatch.setenv("CACTUS_MODEL", model)
-    args = [model if argument in {"local", "openai:gpt-5-mini"} else argument for argument in shlex.split(line)]
+    known = {"local": model, "openai:gpt-5-mini": model, "solve=openai:gpt-5": f"solve={model}"}
+    args = [known.get(argument, argument) for argument in shlex.split(line)]
     with stdin:
         assert cactus(*args).status == 0, line
+
+
+def test_the_python_of_exact_runs(tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile(blocks(ROOT / "docs" / "exact-runs.md", "python")[0], "exact-runs.md", "exec"), namespace)
+    from nodes.models.scripted import ScriptedChatModel
+
+    atomic = [{"role": "atomize", "depth": 0, "json": {"atomic": False}}, {"role": "atomize", "json": {"atomic": True}}]
+    rules = [{"role": "decompose", "json": {"subtasks": PLAN}}, *atomic]
+    model = ScriptedChatModel.from_script({"rules": rules, "default": "yes"})
+    result = namespace["changed"](model, tmp_path / "runs.db", "the task")
+    assert result.success
+    assert result.usage["calls"] == 1  # the combination; its verdict on the same text is shared
 
 
 def test_the_bound_in_get_started(cactus: Cactus) -> None:

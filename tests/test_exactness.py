@@ -270,3 +270,44 @@ def test_the_commands(cactus: Cactus) -> None:
     assert cactus("fork", "one", "--frame", "0.9", "--answer", "x").status == 2
     assert cactus("fork", "one", "--frame", "0.0").status == 2
     assert cactus("resume", "one", "--profile", "classic").status == 2
+
+
+def test_a_person_decides_by_command(cactus: Cactus) -> None:
+    model = cactus.script(*RULES)
+    waiting = cactus("solve", "the task", "--model", model, "--run-id", "one", "--approve", "plan")
+    assert waiting.status == 4
+    assert "cactus resume one --decide 0=approve" in waiting.err
+    assert cactus("resume", "one", "--decide", "0=yes").status == 2
+    rejected = cactus("resume", "one", "--decide", "0=reject:fewer parts", "--json")
+    assert rejected.status == 4
+    assert [plan["revision"] for plan in rejected.document["pending"]] == [1]
+    both = cactus("resume", "one", "--decide", "0=approve", "--json")
+    assert both.status == 4
+    assert [plan["frame"] for plan in both.document["pending"]] == ["0.1"]
+    done = cactus("resume", "one", "--decide", "0.1=approve", "--json")
+    assert done.status == 0
+    assert done.document["usage"]["repeated_calls"] == 0
+    assert "pending" not in done.document
+    assert cactus("replay", "one", "--json").document["output"] == done.document["output"]
+    assert cactus("fork", "one", "--frame", "0.0", "--answer", "better", "--json").status == 0
+
+
+def test_money_is_counted_and_limited(cactus: Cactus) -> None:
+    model = cactus.script(*RULES)
+    unknown = cactus("solve", "the task", "--model", model, "--max-usd", "1")
+    assert unknown.status == 2
+    assert "unknown" in unknown.err
+    price = f"prices.{model}=1000/1000"
+    free = cactus("solve", "the task", "--model", model, "--json")
+    assert free.document["usage"]["usd"] is None
+    dear = cactus("solve", "the task", "--model", model, "-c", price, "--json")
+    usage = dear.document["usage"]
+    assert usage["usd"] == pytest.approx((usage["input_tokens"] + usage["output_tokens"]) / 1000)
+    assert sum(part["usd"] for part in usage["by_frame"].values()) == pytest.approx(usage["usd"])
+    half = usage["usd"] / 2
+    options = ["--max-usd", f"{half:.6f}", "--parallel", "1", "--json", "--run-id", "half"]
+    limited = cactus("solve", "the task", "--model", model, "-c", price, *options)
+    assert limited.status == 3
+    most = max(part["usd"] for part in usage["by_frame"].values())
+    assert half <= limited.document["usage"]["usd"] < half + most
+    assert "go on with: cactus resume half --max-usd" in limited.err

@@ -78,9 +78,5 @@ def test_case_9_a_plan_that_an_endpoint_cuts_is_asked_for_in_other_words_and_the
     assert result.success
     assert result.frames == 1
     assert "length limit" in result.notes[0]
-    assert result.usage["by_role"]["decompose"] == {
-        "calls": 2,
-        "input_tokens": 14,
-        "output_tokens": 6,
-    }
+    assert result.usage["by_role"]["decompose"] == {"calls": 2, "input_tokens": 14, "output_tokens": 6, "usd": None}
     assert len(set(state.prompts)) == len(state.prompts)
