@@ -115,7 +115,7 @@ def _until(started: float | None, saved: str | None) -> int:
 
 def usage(made: list[Call], journal: Journal | None = None, cost: Cost = lambda _call: None) -> dict[str, Any]:
     """Return the account of the calls of a run: those of its journal where it has one; totals, by frame and role."""
-    calls = (journal.calls() if journal else None) or made
+    calls = journal.calls() if journal and not journal.empty else made
     return {
         "calls": len(calls),
         "repeated_calls": journal.repeated if journal else 0,

@@ -137,6 +137,22 @@ class Runs:
                 raise ReplayError(f"the replay gives other {name}:\n{difference(was[name], now[name])}")
         return recorded
 
+    async def stack_at(self, run_id: str, step: int) -> dict[str, Any]:
+        """Return where a run stood after a step: the ``step``, its ``stack`` of frames, and how many ``steps`` it has.
+
+        Raises:
+            UsageError: it has no such step.
+        """
+        await self.find(run_id)
+        config: Any = {"configurable": {"thread_id": run_id}}
+        last = 0
+        async for snapshot in self._graph.aget_state_history(config):
+            at: int = (snapshot.metadata or {}).get("step", 0)
+            last = max(last, at)
+            if at == step:
+                return {"run_id": run_id, "step": step, "steps": last, "stack": snapshot.values.get("stack", [])}
+        raise UsageError(f"run {run_id} has no step {step}: its steps are 0 to {last}")
+
     @staticmethod
     async def outcome(events: AsyncIterator[dict[str, Any]]) -> SolveResult:
         """Return the result that a run's events end with."""

@@ -65,6 +65,11 @@ class Journal:
         """Whether nothing may be asked."""
         return self.mode == "replay"
 
+    @property
+    def empty(self) -> bool:
+        """Whether it holds nothing: a run that was saved before there were journals."""
+        return not self._entries
+
     def calls(self) -> list[Call]:
         """Return the model calls that this run has paid for, those that were no answer too."""
         return [

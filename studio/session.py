@@ -78,6 +78,8 @@ class Session:
         Raises:
             UsageError: there is no such run or frame.
         """
+        for name in (name for names in change.models.values() for name in names):
+            await asyncio.to_thread(self.context.models.resolve, name)
         return await self._kept(lambda runs, control: runs.fork(self.context, run_id, self.run_id, change, control))
 
     async def _kept(self, begin: Callable[[Runs, RunControl], AsyncIterator[dict[str, Any]]]) -> dict[str, Any]:
@@ -89,6 +91,7 @@ class Session:
     def decided(self, document: dict[str, Any], *, asks: bool) -> dict[str, Any]:
         """Return the document of a run that waits for nobody, or that nobody decides on; ``asks``: at the terminal."""
         while asks and document.get("pending"):
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a run that has ended heeds it no more
             replies = decide(pending_of(document))
             if not replies:
                 break

@@ -1,5 +1,6 @@
 """Nothing is paid for twice, nothing is lost: kills at every write, resume, replay, fork."""
 
+import gzip
 import json
 import os
 import signal
@@ -247,6 +248,21 @@ def test_ctrl_c_keeps_what_is_in_flight_and_names_the_command(tmp_path: Path) ->
     assert document["status"] == "succeeded", done.stderr
     assert document["usage"]["repeated_calls"] == 0
     assert sum(call["role"] == "solve" for call in calls(tmp_path)) == 8
+
+
+def test_a_run_of_an_earlier_release_stays_readable(cactus: Cactus) -> None:
+    """Saved by 0.1.0: ``cactus solve "the task" --run-id saved`` with CUT and RULES."""
+    saved = Path(__file__).parent / "golden" / "run-0.1.0.db.gz"
+    (cactus.folder / "saved.db").write_bytes(gzip.decompress(saved.read_bytes()))
+    shown = cactus("show", "saved", "--db", "saved.db", "--json").document
+    assert shown["output"] == "all of the task"
+    assert shown["frames"] == 6
+    replayed = cactus("replay", "saved", "--db", "saved.db", "--json")
+    assert replayed.status == 0, replayed.err
+    assert replayed.document["traces"] == shown["traces"]
+    stack = cactus("replay", "saved", "--db", "saved.db", "--to", "3", "--json").document["stack"]
+    assert [frame["id"] for frame in stack] == ["0"]
+    assert cactus("replay", "saved", "--db", "saved.db", "--to", "99").status == 2
 
 
 def test_the_commands(cactus: Cactus) -> None:

@@ -51,9 +51,11 @@ def command(
     done = before["status"] == "succeeded"
     if done and not quiet:
         click.echo(f"run {run_id} is finished: there is nothing to go on with", err=True)
+    if done:
+        finish(before, as_json=as_json, db=db)
     from studio.session import Session
 
-    session = Session(context, where, run_id, quiet=quiet or done)
+    session = Session(context, where, run_id, quiet=quiet)
     asked = asks(as_json=as_json, quiet=quiet)
     document = session.decided(before, asks=asked and not decide)
     if document is before:
