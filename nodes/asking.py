@@ -3,8 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from langchain_core.messages import AIMessage
@@ -258,7 +258,7 @@ class Asking:
             # each client has exceptions of its own, so that the fault is looked at as a value
             [reply] = await asyncio.gather(call(resolved, query, self.request, policy), return_exceptions=True)
             seconds = self.context.now() - before
-            if isinstance(reply, Exception) and self.context.journal:
+            if isinstance(reply, Exception) and self.context.journal and not isinstance(reply, LimitError):
                 said = str(reply) if isinstance(reply, CactusError) else str(explained(reply, name_of(meant), policy))
                 fault = {
                     "type": type(reply).__name__ if isinstance(reply, CallError) else "CallError",
@@ -297,13 +297,15 @@ class Asking:
         shared = self.context.shared
         if shared and shared.reached:
             raise shared.reached
-        most, tokens, dollars = self.context.max_calls, self.context.max_tokens, self.context.max_usd
-        if most is None and tokens is None and dollars is None:
-            return
-        made = [*self.before, *self.calls]
-        count = shared.calls + shared.in_flight if shared else len(made)
+        most = self.context.max_calls
+        count = shared.calls + shared.in_flight if shared else len(self.before) + len(self.calls)
         if most is not None and count >= most:
             raise LimitError("max_calls", f"max_calls = {most} reached")
+        self._admit_spending()
+
+    def _admit_spending(self) -> None:
+        shared, made = self.context.shared, [*self.before, *self.calls]
+        tokens, dollars = self.context.max_tokens, self.context.max_usd
         used = shared.tokens if shared else sum(c["input_tokens"] + c["output_tokens"] for c in made)
         if tokens is not None and used >= tokens:
             raise LimitError("max_tokens", f"max_tokens = {tokens} reached")
@@ -320,8 +322,14 @@ class Asking:
                 waits.append((seconds, say(fault)))
             self._tell_wait(seconds, say(fault))
 
-        def place() -> AbstractAsyncContextManager[None]:
-            return shared.place(provider) if shared else nullcontext()
+        @asynccontextmanager
+        async def place() -> AsyncGenerator[None]:
+            async with shared.place(provider) if shared else nullcontext():
+                if context.max_tokens is not None or context.max_usd is not None:
+                    for _ in range(8):  # rounds of the loop, in which the call that gave up its place is counted
+                        await asyncio.sleep(0)
+                self._admit_spending()  # others may have spent what was left while this one waited
+                yield
 
         return CallPolicy(context.call_timeout, context.call_attempts, on_wait, place, context.models.refusals)
 
