@@ -5,6 +5,8 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from langchain_core.messages import AIMessage
@@ -247,14 +249,16 @@ class Asking:
 
     async def _called(self, query: Query, meant: ModelLike, key: Key, asked: Any) -> tuple[Reply, dict[str, Any]]:
         shared, waits = self.context.shared, list[tuple[float, str]]()
-        policy = self.policy(meant, waits)
         resolved = await self._resolved(meant)
         self._admit()
         if shared and (seconds := shared.limiter.waits(provider_of(meant))) > 0:
             waits.append((seconds, _PAUSED))
             self._tell_wait(*waits[-1])
         before = self.context.now()
-        with shared.under_way() if shared else nullcontext():
+        with shared.under_way() if shared else nullcontext() as count:
+            policy = self.policy(meant, waits)
+            if count:  # before its place goes to another, who is admitted by what was spent
+                policy = replace(policy, on_reply=partial(self._count, count, name_of(meant)))
             # each client has exceptions of its own, so that the fault is looked at as a value
             [reply] = await asyncio.gather(call(resolved, query, self.request, policy), return_exceptions=True)
             seconds = self.context.now() - before
@@ -269,9 +273,10 @@ class Asking:
                 await self.context.journal.record(key, asked, fault, outcome="fault")
         if isinstance(reply, BaseException):
             raise reply
-        if shared:
-            shared.count(self._call(reply, name_of(meant)))
         return reply, {"reply": as_plain(reply), "seconds": seconds, "waits": waits}
+
+    def _count(self, count: Callable[[Call], None], model: str, reply: Reply) -> None:
+        count(self._call(reply, model))
 
     def _fits(self, reply: Reply) -> bool:
         try:
@@ -298,7 +303,7 @@ class Asking:
         if shared and shared.reached:
             raise shared.reached
         most = self.context.max_calls
-        count = shared.calls + shared.in_flight if shared else len(self.before) + len(self.calls)
+        count = shared.calls + shared.failed + shared.in_flight if shared else len(self.before) + len(self.calls)
         if most is not None and count >= most:
             raise LimitError("max_calls", f"max_calls = {most} reached")
         self._admit_spending()
@@ -325,9 +330,6 @@ class Asking:
         @asynccontextmanager
         async def place() -> AsyncGenerator[None]:
             async with shared.place(provider) if shared else nullcontext():
-                if context.max_tokens is not None or context.max_usd is not None:
-                    for _ in range(8):  # rounds of the loop, in which the call that gave up its place is counted
-                        await asyncio.sleep(0)
                 self._admit_spending()  # others may have spent what was left while this one waited
                 yield
 

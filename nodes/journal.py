@@ -129,6 +129,8 @@ class Journal:
 
     def _refuse(self, key: Key, asked: Any) -> None:
         same = [e for k, e in self._entries.items() if k[:4] == key[:4] and k not in self._used and k.position >= 0]
+        if not self._ended:  # what was taken over from another run, the change may have made differ
+            same = [entry for entry in same if entry["origin"] != "fork"]
         if not same and not self._ended:
             raise MissedError(f"{key.frame}: {key.role}: the recorded run stopped here", beyond=True)
         before: Any = min(same, key=lambda entry: entry["seq"])["asked"] if same else "(nothing more)"

@@ -32,7 +32,7 @@ class Shared:
         began: float | None = None,
         cost: Callable[[Call], float | None] | None = None,
     ) -> None:
-        self.calls = self.tokens = self.frames = self.in_flight = 0
+        self.calls = self.tokens = self.frames = self.in_flight = self.failed = 0
         self.began = began
         self.usd = 0.0
         self._cost = cost
@@ -62,13 +62,26 @@ class Shared:
         self.made.setdefault(call["frame"], []).append(call)
 
     @contextmanager
-    def under_way(self) -> Generator[None]:
-        """Count a call that may yet give a reply, so that calls side by side do not pass a limit together."""
+    def under_way(self) -> Generator[Callable[[Call], None]]:
+        """Count a call that may yet give a reply, so that calls side by side do not pass a limit together.
+
+        Yields what counts the reply, from then on instead of the call.
+        """
         self.in_flight += 1
-        try:
-            yield
-        finally:
+        replied = False
+
+        def count(call: Call) -> None:
+            nonlocal replied
+            replied = True
             self.in_flight -= 1
+            self.count(call)
+
+        try:
+            yield count
+        finally:
+            if not replied:  # it failed, and was made all the same
+                self.in_flight -= 1
+                self.failed += 1
 
     def made_below(self, branch: str) -> list[Call]:
         """Return the calls of a frame and all below it, so that those of a branch that was cut off are kept."""

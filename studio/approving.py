@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import click
 import yaml
@@ -141,7 +141,7 @@ def decide(
     console: Console | None = None,
     edit: Callable[[str], str | None] | None = None,
 ) -> dict[str, Any]:
-    """Ask about each plan until all are decided, or whoever is asked types ``q`` or ends the input. It waits for them.
+    """Ask about each plan until all are decided, or whoever is asked types ``q`` or Ctrl-C, or ends the input.
 
     Args:
         pendings: the plans that wait.
@@ -187,7 +187,7 @@ class _Asking:
         while self.waiting:
             try:
                 line = self._read(f"{HELP_FOR_SEVERAL if len(self.waiting) > 1 else HELP}\n> ")
-            except EOFError:
+            except (EOFError, KeyboardInterrupt):
                 return
             if line.strip().lower() == "q":
                 return
@@ -269,6 +269,10 @@ def read_plan(text: str, question: Mapping[str, Any]) -> list[Subtask] | str:
         entries = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
         return f"that is no YAML: {str(error) or type(error).__name__}"
+    if isinstance(entries, dict) and set(cast("dict[str, Any]", entries)) == {
+        "subtasks"
+    }:  # as a model's plan is written
+        entries = cast("dict[str, Any]", entries)["subtasks"]
     path = [Named(id=question["frame"], task=question["task"])]
     try:
         plan = plans.from_entries(entries)

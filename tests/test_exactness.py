@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -306,6 +308,49 @@ def test_a_person_decides_by_command(cactus: Cactus) -> None:
     assert "pending" not in done.document
     assert cactus("replay", "one", "--json").document["output"] == done.document["output"]
     assert cactus("fork", "one", "--frame", "0.0", "--answer", "better", "--json").status == 0
+
+
+def test_a_fork_that_waits_for_its_changed_plan_is_replayed_as_far_as_it_came(cactus: Cactus) -> None:
+    model = cactus.script(*RULES)
+    cactus("solve", "the task", "--model", model, "--run-id", "one", "--approve", "plan")
+    cactus("resume", "one", "--decide", "0=approve")
+    assert cactus("resume", "one", "--decide", "0.1=approve").status == 0
+    forked = cactus("fork", "one", "--frame", "0.0", "--task", "skim", "--run-id", "two", "--json")
+    assert forked.status == 4
+    assert "+1. [think] skim" in forked.document["pending"][0]["difference"]
+    waiting = cactus("replay", "two", "--json")
+    assert waiting.status == 4, waiting.err
+    assert waiting.document["pending"] == forked.document["pending"]
+    assert forked.document["usage"]["calls"] == 0
+    (cactus.folder / "plan.yaml").write_text("subtasks:\n- {id: a, task: skim}\n- {id: b, task: sum up}")
+    assert cactus("resume", "two", "--decide", "0=@plan.yaml", "--json").status == 0
+
+
+def test_ctrl_c_at_a_question_leaves_the_plan_waiting(tmp_path: Path) -> None:
+    path = script(tmp_path)
+    command = [sys.executable, "-m", "studio.main", "solve", "the task", "--model", f"scripted:{path}", "--db", "r.db"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
+        os.execv(sys.executable, [*command, "--approve", "plan", "--run-id", "run"])
+    said, asked = b"", False
+    while chunk := _read(terminal):
+        said += chunk
+        if b"\n> " in said and not asked:
+            asked = True
+            os.write(terminal, b"\x03")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4, said.decode()
+    assert b"cactus resume run --db r.db --decide 0=approve" in said
+
+
+def _read(terminal: int) -> bytes:
+    if not select.select([terminal], [], [], 60)[0]:
+        return b""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
 
 
 def test_money_is_counted_and_limited(cactus: Cactus) -> None:

@@ -65,7 +65,7 @@ class CallPolicy:
 
     ``timeout`` is the seconds that one attempt may take, ``attempts`` their number; ``on_wait`` is told the
     seconds of a pause and the fault; ``place`` is held during an attempt; ``refusals`` collects what models' endpoints
-    do not take.
+    do not take; ``on_reply`` is told the reply while the place is still held.
     """
 
     timeout: float = 600
@@ -73,6 +73,7 @@ class CallPolicy:
     on_wait: Callable[[float, BaseException], None] = lambda _seconds, _fault: None
     place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     refusals: Refusals = field(default_factory=Refusals)
+    on_reply: Callable[[Reply], None] = lambda _reply: None
 
 
 async def call(model: Model, query: Query, request: Request, policy: CallPolicy) -> Reply:
@@ -84,7 +85,9 @@ async def call(model: Model, query: Query, request: Request, policy: CallPolicy)
     async for attempt in retrying(policy.attempts, policy.on_wait):
         with attempt:
             async with policy.place(), asyncio.timeout(policy.timeout):
-                return await _ask(model, query, request, policy)
+                reply = await _ask(model, query, request, policy)
+                policy.on_reply(reply)
+                return reply
     raise TransportError("no attempt was made")  # not reached: the loop returns or raises
 
 
