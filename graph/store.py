@@ -383,7 +383,11 @@ _COLUMNS: tuple[Any, ...] = ("seq", "outcome", "origin", "memo", "model", "input
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    asked, answer = json.loads(zlib.decompress(row[14]))
+    try:
+        asked, answer = json.loads(zlib.decompress(row[14]))
+    except (zlib.error, ValueError) as error:
+        where = f"frame {row[0]}, {row[1]}, attempt {row[2]}"
+        raise StoreError(f"an entry of the journal is damaged ({where}): restore the database from a copy") from error
     named: Any = dict(zip(_COLUMNS, row[6:13], strict=True))
     return Entry(key=Key(*row[:6]), estimated=bool(row[13]), asked=asked, answer=answer, **named)
 

@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -287,6 +288,7 @@ def test_the_commands(cactus: Cactus) -> None:
     assert cactus("replay", "nothing").status == 2
     assert cactus("fork", "one", "--frame", "0.9", "--answer", "x").status == 2
     assert cactus("fork", "one", "--frame", "0.0").status == 2
+    assert cactus("fork", "one", "--frame", "0.0", "--answer", " ").status == 2
     assert cactus("resume", "one", "--profile", "classic").status == 2
 
 
@@ -310,6 +312,17 @@ def test_a_person_decides_by_command(cactus: Cactus) -> None:
     assert cactus("fork", "one", "--frame", "0.0", "--answer", "better", "--json").status == 0
 
 
+def test_a_damaged_entry_is_named(cactus: Cactus) -> None:
+    cactus("solve", "the task", "--model", cactus.script(*RULES), "--run-id", "one")
+    with sqlite3.connect(cactus.folder / "runs.db") as database:
+        database.execute("UPDATE cactus_journal SET content = x'00ff' WHERE frame = '0.2'")
+    database.close()
+    for command in ("replay", "show"):
+        damaged = cactus(command, "one")
+        assert damaged.status == 1
+        assert "damaged (frame 0.2" in damaged.err
+
+
 def test_a_fork_that_waits_for_its_changed_plan_is_replayed_as_far_as_it_came(cactus: Cactus) -> None:
     model = cactus.script(*RULES)
     cactus("solve", "the task", "--model", model, "--run-id", "one", "--approve", "plan")
@@ -329,18 +342,21 @@ def test_a_fork_that_waits_for_its_changed_plan_is_replayed_as_far_as_it_came(ca
 def test_ctrl_c_at_a_question_leaves_the_plan_waiting(tmp_path: Path) -> None:
     path = script(tmp_path)
     command = [sys.executable, "-m", "studio.main", "solve", "the task", "--model", f"scripted:{path}", "--db", "r.db"]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
-        os.execv(sys.executable, [*command, "--approve", "plan", "--run-id", "run"])
-    said, asked = b"", False
-    while chunk := _read(terminal):
-        said += chunk
-        if b"\n> " in said and not asked:
-            asked = True
-            os.write(terminal, b"\x03")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4, said.decode()
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    options = ["--approve", "plan", "--run-id", "run"]
+    with subprocess.Popen(
+        [*command, *options], cwd=tmp_path, env=environment, stdin=end, stdout=end, stderr=end
+    ) as process:
+        os.close(end)
+        said, asked = b"", False
+        while chunk := _read(terminal):
+            said += chunk
+            if b"\n> " in said and not asked:
+                asked = True
+                process.send_signal(signal.SIGINT)
+    os.close(terminal)
+    assert process.returncode == 4, said.decode()
     assert b"cactus resume run --db r.db --decide 0=approve" in said
 
 

@@ -55,8 +55,9 @@ def command(
 def _check(task: str | None, answer: str | None, models: dict[str, list[str]]) -> None:
     if (task is not None) + (answer is not None) + bool(models) != 1:
         raise UsageError("say what to change: one of --task, --answer and --role-model")
-    if task is not None and not task.strip():
-        raise UsageError("--task is empty: say what the frame is to solve")
+    for option, text in (("--task", task), ("--answer", answer)):
+        if text is not None and not text.strip():
+            raise UsageError(f"{option} is empty: say what the frame is to be given")
     if models:
         from nodes.settings import Settings
 
