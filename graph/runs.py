@@ -73,20 +73,20 @@ class Runs:
         Raises:
             RunBusyError: another process works on it.
         """
-        row = await self.find(run_id)
-        snapshot = await self._graph.aget_state({"configurable": {"thread_id": run_id}})
-        status = snapshot.values.get("status")
-        if status == "succeeded":
-            await self.store.set_status(run_id, status)
-            yield {"event": "end", "result": (await self.result(context, run_id)).to_dict()}
-            return
-        goes_on = status is None and bool(snapshot.values)
-        await self.store.set_settings(run_id, settings_of(context) | _kept_change(row), bound_of(context))
+        await self.find(run_id)
         async with self._held(run_id) as spent:
+            row = await self.find(run_id)
+            snapshot = await self._graph.aget_state({"configurable": {"thread_id": run_id}})
+            status = snapshot.values.get("status")
+            if status == "succeeded":
+                await self.store.set_status(run_id, status)
+                yield {"event": "end", "result": (await self.result(context, run_id)).to_dict()}
+                return
+            await self.store.set_settings(run_id, settings_of(context) | _kept_change(row), bound_of(context))
             mode: Mode = "anew" if status else "continue"
-            async for event in self._run(
-                context, row["task"], run_id, mode, spent, control, change_of(row), goes_on=goes_on, decisions=decisions
-            ):
+            goes_on = status is None and bool(snapshot.values)
+            how = {"goes_on": goes_on, "decisions": decisions}
+            async for event in self._run(context, row["task"], run_id, mode, spent, control, change_of(row), **how):
                 yield event
 
     async def fork(

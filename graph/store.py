@@ -277,6 +277,16 @@ async def _sqlite(path: Path) -> AsyncGenerator[Store]:
                 yield store
             except sqlite3.Error as error:
                 raise StoreError(f"{path} failed: {error}; what was saved before stays, see `cactus runs`") from error
+            finally:
+                await _end_batching(artifacts)
+
+
+async def _end_batching(artifacts: BaseStore) -> None:
+    """End the task that LangGraph's store leaves behind, which would complain when it is collected."""
+    task: asyncio.Task[None] | None = getattr(artifacts, "_task", None)
+    if task:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _ready(connection: aiosqlite.Connection, writer: Writer, artifacts: AsyncSqliteStore, path: Path) -> Store:
@@ -358,6 +368,8 @@ async def _postgres(address: str) -> AsyncGenerator[Store]:
                 yield store
             except psycopg.Error as error:
                 raise StoreError(f"PostgreSQL failed: {one_line(str(error), 300)}; what was saved stays") from error
+            finally:
+                await _end_batching(artifacts)
     except psycopg.Error as error:
         raise UsageError(f"cannot use PostgreSQL: {one_line(str(error), 300)}; check --db") from error
 

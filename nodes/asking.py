@@ -142,7 +142,7 @@ class Asking:
         journal = self.context.journal
         if journal is None:
             return await work()
-        return (await journal.once(self._key(kind, asked), asked, work))[0]
+        return await journal.once(self._key(kind, asked), asked, work)
 
     def holds(self, kind: AnswerKind, asked: Any) -> bool:
         """Whether the journal holds the answer to a request that this step may make next."""

@@ -1,7 +1,7 @@
 """The journal of a run at work: what it recalls instead of asking, and what it writes down before it goes on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, Protocol
 
 from langgraph.errors import GraphBubbleUp
@@ -52,9 +52,9 @@ class Journal:
         self, entries: Iterable[Entry] = (), book: Book | None = None, mode: Mode = "continue", *, ended: bool = True
     ) -> None:
         self.mode: Mode = mode
-        self.recalled = self.repeated = self.saved = 0
+        self.recalled = self.repeated = 0
         self._entries = {entry["key"]: entry for entry in entries}
-        self._older = [entry for entry in self._entries.values() if entry["key"].position < 0]
+        self._by_memo = {e["memo"]: e for e in self._entries.values() if e["memo"] and e["outcome"] == "answer"}
         self._seq = max((entry["seq"] for entry in self._entries.values()), default=0)
         self._book, self._ended = book, ended
         self._memo: dict[str, asyncio.Future[Entry]] = {}
@@ -86,20 +86,13 @@ class Journal:
             if entry["key"].kind == "call" and entry["origin"] == "run" and entry["outcome"] != "fault"
         ]
 
-    def shared_calls(self) -> int:
-        """Return how many model calls were taken over from the run that this one was forked from."""
-        return self._count("fork")
-
     def saved_calls(self) -> int:
         """Return how many model calls an equal request's answer has spared."""
-        return self._count("reuse")
+        return sum(e["key"].kind == "call" and e["origin"] == "reuse" for e in self._entries.values())
 
     def of(self, frame: str, kind: AnswerKind) -> list[Entry]:
         """Return the entries of a frame that are of one kind."""
         return [entry for key, entry in self._entries.items() if key.frame == frame and key.kind == kind]
-
-    def _count(self, origin: Origin) -> int:
-        return sum(e["key"].kind == "call" and e["origin"] == origin for e in self._entries.values())
 
     def holds(self, key: Key) -> bool:
         """Whether there is an entry of that key."""
@@ -187,19 +180,10 @@ class Journal:
         if self._book:
             await asyncio.shield(asyncio.ensure_future(self._book.write(entry)))
 
-    async def once(
-        self, key: Key, asked: Any, work: Callable[[], Awaitable[Any]], *, plain: Callable[[Any], Any] = lambda x: x
-    ) -> tuple[Any, bool]:
-        """Return the recorded answer to a request, or what ``work`` gives, written down; and whether it was recorded.
-
-        ``plain`` turns what ``work`` gives into a JSON value.
-        """
+    async def once(self, key: Key, asked: Any, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the recorded answer to a request, or what ``work`` gives, a JSON value, written down first."""
         entry = self.recall(key, asked)
-        if entry:
-            return entry["answer"], True
-        answer = plain(await work())
-        await self.record(key, asked, answer)
-        return answer, False
+        return entry["answer"] if entry else (await self.record(key, asked, await work()))["answer"]
 
     async def reused(self, memo: str, across: bool) -> Entry | None:
         """Return the answer to an equal request, waiting for one that is under way; ``None``: this one must be made.
@@ -213,7 +197,7 @@ class Journal:
                 if not waiting.cancelled():
                     raise
         self._memo[memo] = asyncio.get_running_loop().create_future()
-        found = next((e for e in self._entries.values() if e["memo"] == memo and e["outcome"] == "answer"), None)
+        found = self._by_memo.get(memo)
         if found is None and across and self._book:
             found = await self._book.find(memo)
         if found:
@@ -254,9 +238,3 @@ def key_of(step: tuple[str, str, int], kind: AnswerKind, asked: Any, counts: dic
     position = counts.get(kind + request, 0)
     counts[kind + request] = position + 1
     return Key(*step, kind, request, position)
-
-
-def as_mapping(entry: Entry) -> Mapping[str, Any]:
-    """Return the answer of a call's entry."""
-    answer: Mapping[str, Any] = entry["answer"]
-    return answer

@@ -1,5 +1,6 @@
 """Nothing is paid for twice, nothing is lost: kills at every write, resume, replay, fork."""
 
+import asyncio
 import gzip
 import json
 import os
@@ -205,10 +206,20 @@ async def test_one_process_at_a_time_works_on_a_run(where: str, tmp_path: Path) 
     async with open_store(where) as store:
         await last(Runs(store).start(context, "the task", "run"))
         await store.take("run", "another")
+        before = await store.find("run")
+        more = Context.checked(profile="roma", model=context.model, max_calls=50)
         with pytest.raises(RunBusyError, match="is being worked on by"):
-            await last(Runs(store).resume(context, "run"))
+            await last(Runs(store).resume(more, "run"))
+        assert await store.find("run") == before, "who is refused changes nothing"
         await store.give_back("run", "another", 1.0)
         assert (await last(Runs(store).resume(context, "run")))["status"] == "limited"
+
+
+async def test_a_store_that_is_closed_leaves_no_task_behind(where: str) -> None:
+    async with open_store(where) as store:
+        await store.runs()
+        during = len(asyncio.all_tasks())
+    assert len(asyncio.all_tasks()) < during
 
 
 def test_a_process_that_ended_is_gone() -> None:
