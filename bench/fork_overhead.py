@@ -36,7 +36,8 @@ sys.path.insert(0, str(ROOT))
 
 from frames.frame import KINDS, ChildResult  # noqa: E402  # so that it runs from anywhere
 from graph import RecursiveTaskSolver, always_accept, make_graph  # noqa: E402
-from graph.store import open_store, serializer  # noqa: E402
+from graph.compressed import serializer  # noqa: E402
+from graph.store import open_store  # noqa: E402
 
 AIM_CPU = {"memory": 9.0, "sqlite": 20.0}
 AIM_MEMORY = 300

@@ -59,9 +59,9 @@ class StoreError(CactusError):
 class LimitError(CactusError):
     """A limit of the whole run was reached.
 
-    ``name`` is the setting that set it (``max_calls``).
+    ``name`` is the setting that set it (``max_calls``). ``kept``: something is left, for what was begun.
     """
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, name: str, message: str, *, kept: bool = False) -> None:
         super().__init__(message)
-        self.name = name
+        self.name, self.kept = name, kept

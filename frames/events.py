@@ -1,19 +1,37 @@
-"""Events: what a run tells while it works. One TypedDict an event, the kind in ``event``.
+"""Events: what a run tells while it works, the one source of every view. One TypedDict an event, the kind in ``event``.
 
-They feed the live view and ``RecursiveTaskSolver.astream``; the state holds what must survive.
+A run's log (``nodes.event_log``) adds to each ``schema``, ``id`` (1, 2, 3, … within the run, over all its
+continuations), ``time`` (seconds since the epoch) and, where it has a ``frame``, that frame's ``parent``.
 """
 
-from typing import Any, Literal
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from frames.frame import Subtask
+
+EVENTS_SCHEMA = 1
+"""Version of the events' form; it rises when a reader of older events would read them wrongly."""
+
+
+class RunStarted(TypedDict):
+    """A run began, or went on: ``session`` 2 is its first continuation. ``settings`` are without secrets."""
+
+    event: Literal["run"]
+    run_id: str
+    task: str
+    session: int
+    settings: dict[str, Any]
+    bound: dict[str, int]
+
 
 class FrameStarted(TypedDict):
-    """A frame was made; ``parent`` is ``None`` for the root."""
+    """A frame was made."""
 
     event: Literal["frame"]
     frame: str
-    parent: str | None
     task: str
     depth: int
     kind: str | None
@@ -28,12 +46,34 @@ class StepStarted(TypedDict):
     attempt: int
 
 
+class Found(TypedDict):
+    """An investigation ended: the files that it found, what it saw, and what it left out (``frames.findings``)."""
+
+    event: Literal["findings"]
+    frame: str
+    files: list[dict[str, Any]]
+    observations: list[str]
+    left_out: list[dict[str, Any]]
+    source: str
+
+
+class Assigned(TypedDict):
+    """An agent was given a task: its ``score``, 0 to 1, for the capabilities that the task ``requires``."""
+
+    event: Literal["assigned"]
+    frame: str
+    agent: str
+    score: float
+    requires: dict[str, float]
+    attempt: int
+
+
 class Planned(TypedDict):
-    """A task was split."""
+    """A task was split; the frame of the n-th subtask, from 0, is ``FRAME.n``."""
 
     event: Literal["plan"]
     frame: str
-    subtasks: list[str]
+    subtasks: list[Subtask]
 
 
 class PlanRefused(TypedDict):
@@ -74,7 +114,11 @@ class Judged(TypedDict):
 
 
 class CallEnded(TypedDict):
-    """A model replied, after ``seconds``."""
+    """A model replied, after ``seconds``, for ``usd`` (``None``: nobody knows the price).
+
+    ``saved``: another request's answer, or another run's, spared the call. ``request`` and ``position`` find its entry
+    in the run's journal, which keeps ``messages``, what was asked, and ``reply``, what was said.
+    """
 
     event: Literal["call"]
     frame: str
@@ -83,11 +127,21 @@ class CallEnded(TypedDict):
     model: str
     input_tokens: int
     output_tokens: int
+    estimated: bool
+    usd: float | None
     seconds: float
+    saved: bool
+    request: str
+    position: int
+    messages: NotRequired[list[Any]]
+    reply: NotRequired[str]
 
 
 class ToolUsed(TypedDict):
-    """A tool was used, or a program run (tool ``python``), within ``seconds``; ``ok`` is false where it failed."""
+    """A tool was used, or a program run (tool ``python``), within ``seconds``; ``ok`` is false where it failed.
+
+    ``request`` and ``position`` find its entry in the run's journal, which keeps ``output``.
+    """
 
     event: Literal["tool"]
     frame: str
@@ -95,6 +149,28 @@ class ToolUsed(TypedDict):
     arguments: str
     ok: bool
     seconds: float
+    role: str
+    attempt: int
+    request: str
+    position: int
+    output: NotRequired[str]
+
+
+class CellRun(TypedDict):
+    """An agent's code ran until it ended, or until all of it waits for subagents: its ``launches``, by frame and goal.
+
+    ``step`` counts the agent's replies, from 1; ``output`` is what was printed since the cell's last stop, ``finished``
+    whether the code gave the agent's answer.
+    """
+
+    event: Literal["cell"]
+    frame: str
+    step: int
+    code: str
+    output: str
+    error: str | None
+    launches: list[dict[str, str]]
+    finished: bool
 
 
 class Waiting(TypedDict):
@@ -104,6 +180,15 @@ class Waiting(TypedDict):
     frame: str
     role: str
     seconds: float
+    reason: str
+
+
+class LimitReached(TypedDict):
+    """A limit had an effect on a frame: ``limit`` is its setting's name."""
+
+    event: Literal["limit"]
+    frame: str
+    limit: str
     reason: str
 
 
@@ -123,8 +208,11 @@ class RunEnded(TypedDict):
 
 
 Event = (
-    FrameStarted
+    RunStarted
+    | FrameStarted
     | StepStarted
+    | Found
+    | Assigned
     | Planned
     | PlanRefused
     | Approval
@@ -132,7 +220,14 @@ Event = (
     | Judged
     | CallEnded
     | ToolUsed
+    | CellRun
     | Waiting
+    | LimitReached
     | FrameEnded
     | RunEnded
 )
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """Return an event, or another JSON value, on one line: the same value, the same bytes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -5,14 +5,17 @@ and fan-out and not with the work done.
 """
 
 from collections.abc import Mapping
-from typing import Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from frames.errors import UsageError
+from frames.instance import Given, Instance, Reason, Turn
 from frames.text import clean
 
-Phase = Literal["atomize", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate"]
+Phase = Literal[
+    "atomize", "investigate", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate", "act"
+]
 """The node that works on the frame next."""
 
 Kind = Literal["search", "think", "write", "code"]
@@ -20,21 +23,34 @@ Kind = Literal["search", "think", "write", "code"]
 
 KINDS: tuple[Kind, ...] = ("search", "think", "write", "code")
 
+Tier = Literal["per_file", "cross_file"]
+"""Which part of a plan from findings a subtask is: a pass over files, or the integration of all passes."""
+
 
 class Subtask(TypedDict):
-    """One entry of a plan: its id within the plan, its task text, its kind, and the ids whose results it needs."""
+    """One entry of a plan: its id within the plan, its task text, its kind, and the ids whose results it needs.
+
+    One that code launched has the ``context`` handed over, and the JSON schema that its answer ``returns``. One of a
+    plan from findings has its ``tier`` and ``files``; ``requires`` are the capabilities it takes, by weight.
+    """
 
     id: str
     task: str
     kind: Kind | None
     depends_on: list[str]
+    context: NotRequired[Given]
+    returns: NotRequired[dict[str, Any]]
+    tier: NotRequired[Tier]
+    files: NotRequired[list[str]]
+    requires: NotRequired[dict[str, float]]
 
 
 class ChildResult(TypedDict):
     """What a finished child gives its parent.
 
     ``failed`` says why there is no answer, ``None`` where there is one. A large answer lies in the artifact
-    ``artifact``, and ``answer`` is its beginning. ``attempts`` counts the attempts made.
+    ``artifact``, and ``answer`` is its beginning. ``attempts`` counts the attempts made. ``limited`` and ``json``: as a
+    frame's. What an agent's code launched and has no answer says its ``reason``, and the ``partial`` result.
     """
 
     frame: str
@@ -43,6 +59,10 @@ class ChildResult(TypedDict):
     artifact: str | None
     failed: str | None
     attempts: int
+    limited: NotRequired[bool]
+    json: NotRequired[bool]
+    reason: NotRequired[Reason]
+    partial: NotRequired[str]
 
 
 class Rejection(TypedDict):
@@ -77,7 +97,12 @@ class Frame(TypedDict):
     under way, from 1, ``answer`` what the verifier is to judge, ``feedback`` what it said last. ``known`` are
     the results it builds on: those of the subtasks that it, or a frame above it, depends on. ``stale`` are the
     results of children that are to be done anew, ``None`` before any was; it is empty in such a child itself.
-    ``approval`` is there once a person has replied to a plan otherwise than by approving it.
+    An agent's frame has its ``instance`` and ``turns``; ``context`` and ``returns`` are those of its subtask. ``json``:
+    the answer is a JSON value and no text.
+    ``approval`` is there once a person has replied to a plan otherwise than by approving it. ``limited`` is there, and
+    true, once a limit had an effect on it or on a frame below it. ``tier``, ``files`` and ``requires`` are those of its
+    subtask; ``findings`` what was found before the root was split (``frames.findings``); ``agent`` is the place, in the
+    chain of agents that may work on it, of the one whose turn it is, from 0.
     """
 
     id: str
@@ -93,6 +118,17 @@ class Frame(TypedDict):
     known: list[ChildResult]
     stale: list[ChildResult] | None
     approval: NotRequired[Approval]
+    limited: NotRequired[bool]
+    instance: NotRequired[Instance]
+    turns: NotRequired[list[Turn]]
+    context: NotRequired[Given]
+    returns: NotRequired[dict[str, Any]]
+    json: NotRequired[bool]
+    tier: NotRequired[Tier]
+    files: NotRequired[list[str]]
+    requires: NotRequired[dict[str, float]]
+    findings: NotRequired[dict[str, Any]]
+    agent: NotRequired[int]
 
 
 def checked_task(task: object) -> str:
@@ -121,7 +157,24 @@ def child(parent: Frame, index: int) -> Frame:
     ]
     known = [result for result in parent["results"] if result["frame"] in needed]
     frame = _new(child_id(parent, index), subtask["task"], parent["depth"] + 1)
-    return Frame({**frame, "kind": subtask["kind"], "known": [*parent["known"], *known]})
+    begun = Frame({**frame, "kind": subtask["kind"], "known": [*parent["known"], *known]})
+    if "tier" in subtask:
+        begun["tier"] = subtask["tier"]
+    if "files" in subtask:
+        begun["files"] = subtask["files"]
+    if "requires" in subtask:
+        begun["requires"] = subtask["requires"]
+    return _launched(begun, subtask) if is_instance(parent) else begun
+
+
+def _launched(frame: Frame, subtask: Subtask) -> Frame:
+    """Return the frame of a subtask that code launched: the same agent works on it."""
+    launched = Frame({**frame, "phase": "act"})
+    if "context" in subtask:
+        launched["context"] = subtask["context"]
+    if "returns" in subtask:
+        launched["returns"] = subtask["returns"]
+    return launched
 
 
 def child_id(parent: Frame, index: int) -> str:
@@ -151,13 +204,28 @@ def is_planned(frame: Frame) -> bool:
     return bool(frame["plan"])
 
 
+def is_instance(frame: Frame) -> bool:
+    """Whether the frame is solved by an agent that has begun: its subtasks are those that its code launched."""
+    return "instance" in frame
+
+
 def place(result: ChildResult) -> int:
     """Return a child's place in its parent's plan: the order in which results are combined."""
     return int(result["frame"].rpartition(".")[2])
 
 
-def child_result(frame: Frame, *, failed: str | None = None, kept: Mapping[str, str] | None = None) -> ChildResult:
-    """Return what a finished frame gives its parent; ``kept`` has the ``artifact`` and ``answer`` of a large answer."""
+def is_limited(part: Frame | ChildResult) -> bool:
+    """Whether a limit had an effect on a frame or on one below it."""
+    return part.get("limited", False)
+
+
+def child_result(
+    frame: Frame, *, failed: str | None = None, kept: Mapping[str, str] | None = None, limited: bool = False
+) -> ChildResult:
+    """Return what a finished frame gives its parent.
+
+    ``kept`` has the ``artifact`` and ``answer`` of a large answer; ``limited``: a limit ended it.
+    """
     result = ChildResult(
         frame=frame["id"],
         task=frame["task"],
@@ -166,4 +234,12 @@ def child_result(frame: Frame, *, failed: str | None = None, kept: Mapping[str, 
         failed=failed,
         attempts=frame["attempt"],
     )
+    if limited or is_limited(frame):
+        result["limited"] = True
+    if failed and (instance := frame.get("instance")):
+        result["reason"] = "budget" if instance["ended"] or is_limited(result) else "failed"
+        if instance["partial"]:
+            result["partial"] = instance["partial"]
+    elif frame.get("json"):
+        result["json"] = True
     return ChildResult({**result, **kept}) if kept else result  # type: ignore[typeddict-item]

@@ -11,8 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-AnswerKind = Literal["call", "tool", "code", "component", "means", "decision"]
-"""Who answered: a model, a tool, the sandbox, a user's function, the model's own abilities, or a person."""
+AnswerKind = Literal["call", "tool", "code", "component", "means", "decision", "admission", "cell"]
+"""Who answered: a model, a tool, the sandbox, a user's function, the model's own abilities, a person, the limits, or an
+agent's session.
+"""
 
 Outcome = Literal["answer", "unusable", "fault"]
 """``unusable``: a model's reply that is no answer (refused, cut off, empty) but was paid for; ``fault``: none."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from typing_extensions import TypedDict
 
+DIRECTLY = "; solved directly"
+"""How a gap ends that says why a frame was not split, though it has an answer."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -62,6 +65,21 @@ def bound(shape: Shape, costs: Costs) -> Bound:
         calls = min(calls, shape.calls)
     again = 3 + 3 * shape.combines if shape.combines > 1 else 0
     return Bound(frames=frames, calls=calls, steps=frames * (2 + 3 * shape.attempts + again))
+
+
+def agents_bound(shape: Shape, costs: Costs, replies: int) -> Bound:
+    """Return the most that a run of agents can need, each of which replies ``replies`` times at most.
+
+    Of ``shape``, ``subtasks`` are the subagents of one agent. A stop for subagents is a step, and so is the fork; each
+    stop begins one at least.
+    """
+    fan_out = shape.frames if shape.subtasks is None else shape.subtasks
+    frames = min(_full_tree(shape.depth, fan_out, shape.frames), max(shape.frames, 1))
+    calls = frames * (replies * costs.solve + shape.attempts * costs.verify)
+    if shape.calls is not None:
+        calls = min(calls, shape.calls)
+    ending, stops = 2, 2
+    return Bound(frames=frames, calls=calls, steps=1 + frames * (replies + ending + stops + 2 * shape.attempts))
 
 
 def _full_tree(levels: int, fan_out: int, most: int) -> int:

@@ -40,6 +40,8 @@ def from_texts(texts: Any) -> list[Subtask]:
 def from_entries(entries: Any) -> list[Subtask]:
     """Return a plan of what a decomposer gave: texts, or mappings of ``id``, ``task``, ``kind`` and ``depends_on``.
 
+    A mapping may have ``requires`` too: the capabilities that its task takes, by weight.
+
     Raises:
         PlanFormError: it is no list, or holds something else.
         PlanError: an entry lacks its task or has an unknown kind; names the subtask.
@@ -71,7 +73,17 @@ def _subtask(entry: Any, index: int) -> Subtask:
     named = [clean(str(other)).strip() for other in cast("Sequence[Any]", needed) if other is not None]
     ids = list(dict.fromkeys(other for other in named if other))
     kinds: Any = str(kind).lower() if kind is not None else None
-    return Subtask(id=clean(name), task=clean(task).strip(), kind=kinds, depends_on=ids)
+    subtask = Subtask(id=clean(name), task=clean(task).strip(), kind=kinds, depends_on=ids)
+    if fields.get("requires"):
+        subtask["requires"] = _requires(fields["requires"], name)
+    return subtask
+
+
+def _requires(given: Any, name: str) -> dict[str, float]:
+    weights = cast("Mapping[Any, Any]", given if isinstance(given, Mapping) else {})
+    if not weights or not all(isinstance(weight, int | float) and 0 < weight <= 1 for weight in weights.values()):
+        raise PlanError(f"requires of subtask {name!r} is no mapping of capabilities to weights above 0, up to 1")
+    return {clean(str(capability)): float(weight) for capability, weight in weights.items()}
 
 
 def check(plan: Sequence[Subtask], path: Sequence[Named], max_subtasks: int | None) -> None:

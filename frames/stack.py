@@ -6,11 +6,11 @@ answer is written once. All functions are pure and return new lists.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from frames.frame import ChildResult, Frame, child, child_id, child_result
+from frames.frame import ChildResult, Frame, child, child_id, child_result, is_instance, is_limited
 from frames.plan import order
 
 Stack = list[Frame]
@@ -39,11 +39,13 @@ class Descend(TypedDict):
 class Settle(TypedDict):
     """Take the top frame off, give its result to its parent, and go on with the parent.
 
-    ``failed`` is why there is no answer; ``kept`` the artifact and the beginning of a large one.
+    ``failed`` is why there is no answer, ``limited`` whether a limit is; ``kept`` the artifact and the beginning of a
+    large answer.
     """
 
     op: Literal["settle"]
     failed: NotRequired[str]
+    limited: NotRequired[bool]
     kept: NotRequired[dict[str, str]]
 
 
@@ -62,13 +64,20 @@ class SendBack(TypedDict):
     feedback: str
 
 
+class Extend(TypedDict):
+    """Add entries to lists of the top frame: a checkpoint then stores what was added, and not the whole lists."""
+
+    op: Literal["extend"]
+    lists: dict[str, list[Any]]
+
+
 class Reset(TypedDict):
     """Empty the stack: a new task starts."""
 
     op: Literal["reset"]
 
 
-Op = Push | Revise | Descend | Settle | Deliver | SendBack | Reset
+Op = Push | Revise | Extend | Descend | Settle | Deliver | SendBack | Reset
 
 
 def top(stack: Sequence[Frame]) -> Frame:
@@ -86,26 +95,43 @@ def revise(stack: Stack, fields: dict[str, Any]) -> Stack:
     return [*stack[:-1], {**stack[-1], **fields}]  # type: ignore[list-item]  # fields are Frame's
 
 
+def extend(stack: Stack, lists: dict[str, list[Any]]) -> Stack:
+    """Return the stack with entries added to lists of its top frame, which may have none yet."""
+    frame: dict[str, Any] = dict(stack[-1])
+    return revise(stack, {name: [*frame.get(name, ()), *entries] for name, entries in lists.items()})
+
+
 def descend(stack: Stack) -> Stack:
     """Return the stack with the top frame's next child on top, where it has one."""
     index = _next(stack[-1])
     return stack if index is None else push(stack, child(stack[-1], index))
 
 
-def settle(stack: Stack, failed: str | None = None, kept: dict[str, str] | None = None) -> Stack:
+def settle(
+    stack: Stack, failed: str | None = None, kept: dict[str, str] | None = None, *, limited: bool = False
+) -> Stack:
     """Return the stack without its top frame, whose result its parent has received.
 
-    The parent goes on with its next child, or with ``aggregate`` after its last. A child all of whose
-    predecessors failed is not begun. The root leaves an empty stack.
+    The parent goes on with its next child, or with ``aggregate`` after its last (an agent's with ``act``). A child all
+    of whose predecessors failed is not begun. The root leaves an empty stack.
     """
     *below, done = stack
     if not below:
         return []
-    parent = with_result(below[-1], child_result(done, failed=failed, kept=kept))
+    parent = with_result(below[-1], child_result(done, failed=failed, kept=kept, limited=limited))
     index = _next(parent)
     if index is not None:
         return [*below[:-1], parent, _begin(parent, index)]
-    return [*below[:-1], Frame({**parent, "phase": "aggregate"})]
+    return [*below[:-1], Frame({**parent, "phase": "act" if is_instance(parent) else "aggregate"})]
+
+
+def joined(parent: Frame, results: Sequence[ChildResult]) -> list[Op]:
+    """Return the operations that give the frame what its branches gave; an agent's has the earlier ones already."""
+    if not is_instance(parent):
+        return [Deliver(op="deliver", results=list(results))]
+    limited = {"limited": True} if any(map(is_limited, results)) else {}
+    revised = Revise(op="revise", fields={"phase": "act", **limited})
+    return [Extend(op="extend", lists={"results": list(results)}), revised]
 
 
 def with_result(parent: Frame, result: ChildResult) -> Frame:
@@ -113,6 +139,8 @@ def with_result(parent: Frame, result: ChildResult) -> Frame:
 
     Where a child that is done anew fails, its earlier answer, which had been accepted, stands.
     """
+    if is_limited(result):
+        parent = Frame({**parent, "limited": True})
     earlier = next((other for other in parent["stale"] or [] if other["frame"] == result["frame"]), None)
     if result["failed"] and earlier and not earlier["failed"]:
         result = earlier
@@ -145,8 +173,8 @@ def not_begun(stack: Sequence[Frame], why: str) -> list[str]:
 
 
 def has_answers(frame: Frame) -> bool:
-    """Whether any child of the frame has an answer to combine."""
-    return any(not result["failed"] for result in frame["results"])
+    """Whether any child of the frame has an answer to combine; an agent's code is told of failures too."""
+    return is_instance(frame) or any(not result["failed"] for result in frame["results"])
 
 
 def _doomed(parent: Frame) -> ChildResult | None:
@@ -223,27 +251,34 @@ def apply(stack: Stack, op: Op) -> Stack:
             return push(stack, op["frame"])
         case "revise":
             return revise(stack, op["fields"])
+        case "extend":
+            return extend(stack, op["lists"])
         case "descend":
             return descend(stack)
         case "settle":
-            return settle(stack, op.get("failed"), op.get("kept"))
+            return settle(stack, op.get("failed"), op.get("kept"), limited=op.get("limited", False))
         case "deliver":
-            return revise(stack, {"results": op["results"], "phase": "aggregate"})
+            limited = {"limited": True} if any(map(is_limited, op["results"])) else {}
+            return revise(stack, {"results": op["results"], "phase": "aggregate", **limited})
         case "send_back":
             return send_back(stack, op["frame"], op["feedback"])
         case "reset":
             return []
 
 
-def fold(stack: Stack, writes: Iterable[Sequence[Op]]) -> Stack:
+def fold(stack: Stack, writes: Iterable[Sequence[Op] | Stack]) -> Stack:
     """Return the stack after all ``writes``, each a list of operations: the reducer of the state's channel.
 
     Folding two batches one after the other equals folding them as one, so that a checkpoint can be rebuilt
-    from the writes in batches of any size.
+    from the writes in batches of any size. A write of frames takes the stack's place: whoever edits a saved state
+    writes what they were shown.
     """
-    for ops in writes:
-        for op in ops:
-            stack = apply(stack, op)
+    for write in writes:
+        if write and all("op" not in entry for entry in write):
+            stack = list(cast("Stack", write))
+        else:
+            for op in cast("Sequence[Op]", write):
+                stack = apply(stack, op)
     return stack
 
 

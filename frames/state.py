@@ -51,7 +51,8 @@ class State(TypedDict):
     ``status`` is set when the run has ended, ``started`` is in seconds of the wall clock, ``frames`` counts the
     frames made so far, ``notes`` say what the machine decided and why (a refused plan). A branch of a fork is a
     run of its own whose stack begins with its frame; ``above`` are the frames that it hangs below.
-    ``found`` are the answers within a run or branch that ended without one of its own.
+    ``found`` are the answers within a run or branch that ended without one of its own. ``halted`` is whether a limit
+    cut it off, so that what else it would have done is open.
     """
 
     task: str
@@ -68,5 +69,6 @@ class State(TypedDict):
     output: str | None
     partial: str | None
     found: list[ChildResult]
+    halted: bool
     gaps: Annotated[list[str], append_channel()]
     duration_ms: int

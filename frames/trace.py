@@ -30,9 +30,9 @@ def decomposed(frame: Frame, plan: list[Subtask]) -> Trace:
     return _trace("DECOMPOSED", frame, cut(f"{len(plan)} sub-tasks: {texts}"))
 
 
-def solved(frame: Frame, answer: str) -> Trace:
-    """An answer to an atomic task."""
-    return _trace("SOLVED", frame, cut(answer), frame["attempt"])
+def solved(frame: Frame, answer: str, agent: str | None = None) -> Trace:
+    """An answer to an atomic task; ``agent`` is who gave it, by name and score, where agents are assigned."""
+    return _trace("SOLVED", frame, cut(f"[{agent}] {answer}" if agent else answer), frame["attempt"])
 
 
 def aggregated(frame: Frame, answer: str) -> Trace:

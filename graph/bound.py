@@ -1,7 +1,9 @@
 """The bound of a run, from its settings and components."""
 
+from dataclasses import replace
+
 from frames.frame import KINDS
-from frames.limits import Bound, Costs, Shape, bound
+from frames.limits import Bound, Costs, Shape, agents_bound, bound
 from nodes.aggregate import Synthesizer
 from nodes.atomize import DepthBased
 from nodes.component import model_calls
@@ -34,6 +36,9 @@ def bound_of(context: Context) -> Bound:
         verify=model_calls(parts.verifier) * asked["verify"],
         condense=CALLS_PER_CHILD * asked["aggregate"] if isinstance(parts.aggregator, Synthesizer) else 0,
     )
+    if context.profile == "agent":
+        agents = replace(shape, subtasks=context.max_children)
+        return agents_bound(agents, replace(costs, solve=asked["solve"]), context.agent_steps)
     most = bound(shape, costs)
     return Bound({**most, "steps": most["steps"] + most["frames"] * 2 * plans}) if plans > 1 else most
 

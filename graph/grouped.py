@@ -96,6 +96,11 @@ class Writer:
         if statements:
             await self._asked(statements)
 
+    def post(self, *statements: Statement) -> None:
+        """Submit statements and do not wait: they are committed no later than what is submitted after them."""
+        unit = self._queued(statements)
+        unit.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # what comes after fails alike
+
     async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement as a unit of its own, and return the rows of its RETURNING clause."""
         return await self._asked([(statement, values)])
@@ -116,11 +121,14 @@ class Writer:
         await asyncio.to_thread(self._thread.join)
 
     async def _asked(self, statements: Sequence[Statement], *, reads: bool = False) -> list[tuple[Any, ...]]:
+        return await self._queued(statements, reads=reads).done
+
+    def _queued(self, statements: Sequence[Statement], *, reads: bool = False) -> _Unit:
         if not self._open:
             raise sqlite3.ProgrammingError("the database is closed")
         unit = _Unit(statements, reads, asyncio.get_running_loop().create_future())
         self._queue.put(unit)
-        return await unit.done
+        return unit
 
     # --- in the thread ------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from frames.limits import Bound
+from frames.limits import DIRECTLY, Bound
 from frames.state import SCHEMA, Call, Status
 from frames.trace import Trace, TraceType
 from nodes.journal import Journal
@@ -98,13 +98,16 @@ def from_state(
 
 
 def _current(gaps: list[str], traces: list[Trace]) -> list[str]:
-    """Return the last gap of each frame that has no accepted answer: a frame may have been done anew since."""
+    """Return the last gap of each frame that has no accepted answer: a frame may have been done anew since.
+
+    That a limit had a frame solved directly is said whatever became of it.
+    """
     accepted: dict[str, bool] = {}
     for trace in traces:
         if trace["type"] == "VERIFIED":
             accepted[trace["frame"]] = trace["detail"].startswith("ACCEPTED")
-    last = {gap.partition(": ")[0]: gap for gap in gaps}
-    return [gap for frame, gap in last.items() if not accepted.get(frame)]
+    last = {(gap.partition(": ")[0], gap.endswith(DIRECTLY)): gap for gap in gaps}
+    return [gap for (frame, directly), gap in last.items() if directly or not accepted.get(frame)]
 
 
 def _until(started: float | None, saved: str | None) -> int:

@@ -8,17 +8,18 @@ from frames.channels import stack_channel
 from frames.frame import Frame
 from frames.state import Status
 
-Next = Literal["atomize", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate", "__end__"]
+Next = Literal["atomize", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate", "act", "__end__"]
 
 AFTER: dict[str, list[str]] = {
-    "atomize": ["solve", "decompose", END],
+    "atomize": ["solve", "decompose", "act", END],
     "decompose": ["atomize", "approve", "fork", "solve", "aggregate", END],
     "approve": ["atomize", "fork", "decompose", "solve", "aggregate", "approve", END],
-    "fork": ["aggregate", "atomize", END],
-    "solve": ["verify", "retry", "atomize", "aggregate", END],
-    "retry": ["solve", "aggregate"],
+    "fork": ["aggregate", "atomize", "act", END],
+    "solve": ["verify", "retry", "solve", "atomize", "aggregate", END],
+    "retry": ["solve", "aggregate", "act"],
     "aggregate": ["verify", "retry", "atomize", "aggregate", END],
-    "verify": ["atomize", "aggregate", "retry", "solve", END],
+    "verify": ["atomize", "aggregate", "retry", "solve", "act", END],
+    "act": ["act", "fork", "verify", END],
 }
 """The nodes that can follow each node: what the drawing of the graph shows."""
 

@@ -1,9 +1,10 @@
 """The runs of a database: started, gone on with, replayed and forked, each by one process at a time."""
 
 import asyncio
+import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any
@@ -15,18 +16,21 @@ from frames.journal import Entry, difference
 from frames.text import clean
 from graph.bound import bound_of
 from graph.build import make_graph
+from graph.history import with_answers
 from graph.result import SolveResult, from_dict
-from graph.run import replayed, result_of, run
+from graph.run import ended, replayed, result_of, run
 from graph.store import LEASE_SECONDS, Run, Store
+from nodes.artifacts import Artifacts, take_over
 from nodes.change import Change
 from nodes.context import Context
+from nodes.event_log import EventLog, Kept
 from nodes.journal import Journal, MissedError, Mode, ReplayError
 
 _HOLD_EVERY = LEASE_SECONDS / 6
 
 
 class _Book:
-    """The journal of one run in the database."""
+    """The journal and the events of one run in the database."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
@@ -36,6 +40,9 @@ class _Book:
 
     async def find(self, memo: str) -> Entry | None:
         return await self._store.find_answer(memo)
+
+    async def append(self, events: Sequence[Kept]) -> None:
+        await self._store.append(self._run_id, events)
 
 
 class Runs:
@@ -83,6 +90,8 @@ class Runs:
                 yield {"event": "end", "result": (await self.result(context, run_id)).to_dict()}
                 return
             await self.store.set_settings(run_id, settings_of(context) | _kept_change(row), bound_of(context))
+            if status:
+                await self._close(context, snapshot.config)
             mode: Mode = "anew" if status else "continue"
             goes_on = status is None and bool(snapshot.values)
             how = {"goes_on": goes_on, "decisions": decisions}
@@ -109,6 +118,7 @@ class Runs:
         settings = settings_of(context) | {"change": asdict(change)}
         await self.store.add(new_id, clean(task), settings, bound_of(context))
         await self.store.copy_journal(run_id, new_id)
+        await take_over(Artifacts(self.store.artifacts, new_id), Artifacts(self.store.artifacts, run_id))
         async with self._held(new_id) as spent:
             async for event in self._run(context, task, new_id, "anew", spent, control, change):
                 yield event
@@ -120,22 +130,53 @@ class Runs:
             ReplayError: the machine asks, or answers, something else than was recorded.
         """
         recorded = await self.result(context, run_id)
-        journal = Journal(
-            await self.store.entries(run_id), mode="replay", ended=recorded.status in ("succeeded", "failed")
-        )
+        came_to_end = await self._came_to_end(run_id)
+        journal = Journal(await self.store.entries(run_id), mode="replay", ended=came_to_end)
+        log = EventLog(await self.store.events(run_id), replays=True)
         row = await self.find(run_id)
         try:
-            result = await replayed(context, row["task"], run_id, journal, change_of(row))
+            result = await replayed(context, row["task"], run_id, journal, change_of(row), log)
         except MissedError as missed:
             if missed.beyond:
                 return recorded
             raise ReplayError(str(missed)) from None
         compared = ("status", "output", "partial", "gaps", "notes", "traces", "frames")
         was, now = recorded.to_dict(), result.to_dict()
-        for name in compared if recorded.status in ("succeeded", "failed") else ():
+        for name in compared if came_to_end else ():
             if was[name] != now[name]:
                 raise ReplayError(f"the replay gives other {name}:\n{difference(was[name], now[name])}")
+        _compare(log, ended=came_to_end)
         return recorded
+
+    async def _close(self, context: Context, config: Any) -> None:
+        """Save the checkpoint of a run's last step, where it was killed after the step's writes and before that."""
+        saved = await self._graph.aget_state(config)  # by its id: without the writes that wait
+        if saved.values.get("status") is None:
+            thread: Any = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
+            await self._graph.ainvoke(None, thread, context=context, durability="sync")
+
+    async def _came_to_end(self, run_id: str) -> bool:
+        """Whether a run did all that its limits allowed, so that a replay does the same: no limit cut it off."""
+        values = (await self._graph.aget_state({"configurable": {"thread_id": run_id}})).values
+        status = values.get("status")
+        return status in ("succeeded", "failed") or (status == "limited" and not values.get("halted", True))
+
+    async def told(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the events of a run, the first first; none where it has not begun, or no release kept any."""
+        kept = await self.store.events(run_id)
+        return with_answers((event for _, _, event in kept), await self.store.entries(run_id))
+
+    async def events(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the events of a run, the first first, each call with what was asked and said.
+
+        Raises:
+            UsageError: there is no such run, or it is of a release that kept no events.
+        """
+        await self.find(run_id)
+        told = await self.told(run_id)
+        if not told:
+            raise UsageError(f"run {run_id} has no events: it was saved by a release that kept none, or has not begun")
+        return told
 
     async def stack_at(self, run_id: str, step: int) -> dict[str, Any]:
         """Return where a run stood after a step: the ``step``, its ``stack`` of frames, and how many ``steps`` it has.
@@ -190,8 +231,10 @@ class Runs:
         change: Change | None = None,
         **how: Any,
     ) -> AsyncIterator[dict[str, Any]]:
-        journal = Journal(await self.store.entries(run_id), _Book(self.store, run_id), mode)
-        more: dict[str, Any] = {"journal": journal, "change": change, "spent": spent, **how}
+        book = _Book(self.store, run_id)
+        journal = Journal(await self.store.entries(run_id), book, mode)
+        log = EventLog(await self.store.events(run_id), book, context.now)
+        more: dict[str, Any] = {"journal": journal, "change": change, "spent": spent, "log": log, **how}
         try:
             async for event in run(self._graph, context, task, run_id, control, **more):
                 if event["event"] == "end":
@@ -200,7 +243,7 @@ class Runs:
         except asyncio.CancelledError:
             result = await result_of(self._graph, context, run_id, "cancelled", journal)
             await self.store.set_status(run_id, result.status)
-            yield {"event": "end", "result": result.to_dict()}
+            yield await ended(result, log)
 
     @asynccontextmanager
     async def _held(self, run_id: str) -> AsyncGenerator[float]:
@@ -235,6 +278,19 @@ def change_of(row: Run) -> Change | None:
     """Return what a run that is a fork of another changes."""
     change = row["settings"].get("change")
     return Change(**change) if change else None
+
+
+def _compare(log: EventLog, *, ended: bool) -> None:
+    """Check that a replay has told what the run did, and, where that came to its end in one session, all of it.
+
+    Raises:
+        ReplayError: it has not.
+    """
+    if log.strange and not log.empty:
+        raise ReplayError(f"the replay tells what the run did not: {json.dumps(log.strange[0], ensure_ascii=False)}")
+    untold = log.untold() if ended and log.sessions == 1 else []
+    if untold:
+        raise ReplayError(f"the replay does not tell what the run did: {json.dumps(untold[0], ensure_ascii=False)}")
 
 
 def _kept_change(row: Run) -> dict[str, Any]:

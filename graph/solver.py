@@ -150,6 +150,47 @@ class RecursiveTaskSolver:
         solver._set(with_models, checkpointer, store, db)  # noqa: SLF001  # its own class
         return solver
 
+    @classmethod
+    def agent(
+        cls,
+        model: ModelLike | None = None,
+        *,
+        verifier: Verifier | None = None,
+        role_models: Mapping[str, ModelLike | Sequence[ModelLike]] | None = None,
+        tools: Sequence[BaseTool | Callable[..., Any] | str] = (),
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+        store: BaseStore | None = None,
+        db: str | Path | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Return a solver of the ``agent`` profile: a model that writes Python and launches copies of itself.
+
+        Args:
+            model: the model that writes the code, and plays every other role that is asked for.
+            verifier: ``(task, result, attempt) -> Verdict``; by default every answer is accepted.
+            role_models: a model, or a list of which each is asked where the one before fails, by role (``solve``,
+                ``verify``, or ``solve.code`` for subagents of that kind).
+            tools: what the code can call: LangChain's tools, functions with a docstring, or dotted names.
+            checkpointer: where its steps are kept; by default in memory, for the length of one call.
+            store: where sessions are kept; by default in memory likewise.
+            db: where runs live, in place of ``checkpointer`` and ``store``.
+            settings: further settings (``agent_steps``, ``agent_tokens``, ``max_children``, …): see ``nodes.settings``.
+
+        Raises:
+            UsageError: a setting is out of its range, or a component is no function; the message names it.
+        """
+        named: dict[str, Any] = {**settings, "profile": "agent"}
+        return cls.roma(
+            model,
+            verifier=verifier,
+            role_models=role_models,
+            tools=tools,
+            checkpointer=checkpointer,
+            store=store,
+            db=db,
+            **named,
+        )
+
     def _set(
         self,
         context: Context,
@@ -219,6 +260,15 @@ class RecursiveTaskSolver:
         """Return the result of a run, worked through again from its journal alone: ``replay``."""
         async with self._runs() as runs:
             return await runs.replay(self.context, run_id)
+
+    def events(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the events (``frames.events``) of a run of ``db``, each call with what was asked and said."""
+        return run_sync(self.aevents(run_id))
+
+    async def aevents(self, run_id: str) -> list[dict[str, Any]]:
+        """Return the events of a run: ``events``."""
+        async with self._runs() as runs:
+            return await runs.events(run_id)
 
     def fork(self, run_id: str, change: Change, *, new_id: str | None = None) -> SolveResult:
         """Return the result of a new run: ``run_id`` with one frame changed, all else shared."""

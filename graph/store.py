@@ -1,39 +1,27 @@
-"""Where runs live: LangGraph's checkpoints of every step, and a table of the runs, in one database.
+"""Where runs live: LangGraph's checkpoints, and the runs, journals, events and leases, in one database."""
 
-A file is SQLite in WAL mode with ``synchronous=NORMAL``: a killed process loses nothing, a power cut at most
-the last steps. A ``postgresql://`` address is PostgreSQL. Both are safe under several processes.
-"""
-
-import asyncio
 import json
-import sqlite3
 import time
 import zlib
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
-import aiosqlite
 import platformdirs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
-from langgraph.store.base import Op as StoreOp
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from frames.errors import StoreError, UsageError
 from frames.journal import Entry, Key
-from frames.text import clean, one_line
-from graph.compressed import serializer
-from graph.grouped import GroupedSaver, Statement, Writer
+from frames.text import clean
+from graph.databases import Connection, open_database
 from graph.process import is_gone, this_process
+from nodes.event_log import Kept
 
 LEASE_SECONDS = 30
 """How long a lease lasts that is not held on."""
-
-BUSY_SECONDS = 60
-"""How long a process waits for another's write to the same file."""
 
 _TABLE = """CREATE TABLE IF NOT EXISTS cactus_runs (
     run_id TEXT PRIMARY KEY, started TEXT NOT NULL, task TEXT NOT NULL, status TEXT NOT NULL,
@@ -45,6 +33,9 @@ _JOURNAL = """CREATE TABLE IF NOT EXISTS cactus_journal (
     estimated INTEGER NOT NULL, content BYTEA NOT NULL,
     PRIMARY KEY (run_id, frame, role, attempt, kind, request, position))"""
 _JOURNAL_INDEX = "CREATE INDEX IF NOT EXISTS cactus_journal_memo ON cactus_journal (memo)"
+_EVENTS = """CREATE TABLE IF NOT EXISTS cactus_events (
+    run_id TEXT NOT NULL, id INTEGER NOT NULL, key TEXT NOT NULL, content BYTEA NOT NULL, PRIMARY KEY (run_id, id))"""
+_APPEND = "INSERT INTO cactus_events (run_id, id, key, content) VALUES {} ON CONFLICT (run_id, id) DO NOTHING"
 _LEASES = """CREATE TABLE IF NOT EXISTS cactus_leases (
     run_id TEXT PRIMARY KEY, token TEXT, owner TEXT NOT NULL, beat DOUBLE PRECISION NOT NULL,
     spent DOUBLE PRECISION NOT NULL)"""
@@ -78,37 +69,6 @@ class Run(TypedDict):
     bound: dict[str, int]
 
 
-class _Connection(Protocol):
-    """The one thing that differs between the databases: how a statement is run."""
-
-    async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement with ``?`` places, commit it, and return its rows."""
-        ...
-
-    async def submit(self, *statements: Statement) -> None:
-        """Run statements with ``?`` places in one transaction: all are committed when it returns, or none."""
-        ...
-
-
-class _OneAtATime(BaseStore):
-    """LangGraph's store over SQLite, asked one thing at a time.
-
-    It puts what many ask at once into one transaction. One that reads before it writes, while the checkpoints'
-    connection writes, is refused by SQLite at once, whatever the time-out.
-    """
-
-    def __init__(self, inner: AsyncSqliteStore) -> None:
-        self._inner = inner
-        self._turn = asyncio.Lock()
-
-    async def abatch(self, ops: Iterable[StoreOp]) -> list[Any]:
-        async with self._turn:
-            return [(await self._inner.abatch([op]))[0] for op in ops]
-
-    def batch(self, ops: Iterable[StoreOp]) -> list[Any]:
-        raise NotImplementedError("the store is asynchronous")
-
-
 class RunBusyError(UsageError):
     """Another process works on the run."""
 
@@ -120,15 +80,10 @@ class RunExistsError(UsageError):
 class Store:
     """The runs of one database. ``saver`` keeps the checkpoints, ``artifacts`` files and large results."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any], artifacts: BaseStore, connection: _Connection) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[Any], artifacts: BaseStore, connection: Connection) -> None:
         self.saver = saver
         self.artifacts = artifacts
         self._connection = connection
-
-    async def set_up(self) -> None:
-        """Make the tables of runs, of the journal and of leases where they are missing."""
-        for statement in (_TABLE, _JOURNAL, _JOURNAL_INDEX, _LEASES):
-            await self._connection.execute(statement)
 
     async def add(self, run_id: str, task: str, settings: dict[str, Any], bound: Mapping[str, Any]) -> None:
         """Enter a run that starts now.
@@ -171,8 +126,7 @@ class Store:
 
     async def write(self, run_id: str, entry: Entry) -> None:
         """Write an entry of a run's journal, in place of one with its key."""
-        text = clean(json.dumps([entry["asked"], entry["answer"]], ensure_ascii=False))
-        content = zlib.compress(text.encode(), 1)
+        content = _packed([entry["asked"], entry["answer"]])
         values = (*entry["key"], *(entry[name] for name in _COLUMNS), int(entry["estimated"]))
         await self._connection.execute(_WRITE, run_id, *values, content)
 
@@ -185,6 +139,21 @@ class Store:
     async def copy_journal(self, from_run: str, to_run: str) -> None:
         """Give a run, a fork of another, all that the other was answered."""
         await self._connection.execute(_COPY, to_run, from_run)
+
+    # --- events -----------------------------------------------------------------------------------------
+
+    async def append(self, run_id: str, events: Sequence[Kept]) -> None:
+        """Write events of a run, no later than what is written after this."""
+        values = [(run_id, id_, key, _packed(event)) for id_, key, event in events]
+        places = ", ".join(["(?, ?, ?, ?)"] * len(values))
+        await self._connection.post(_APPEND.format(places), *(value for row in values for value in row))
+
+    async def events(self, run_id: str) -> list[Kept]:
+        """Return the events of a run with their ids and keys, the first first."""
+        rows = await self._connection.execute(
+            "SELECT id, key, content FROM cactus_events WHERE run_id = ? ORDER BY id", run_id
+        )
+        return [(id_, key, _unpacked(content, f"event {id_}")) for id_, key, content in rows]
 
     # --- leases -----------------------------------------------------------------------------------------
 
@@ -241,167 +210,29 @@ async def open_store(where: str | Path | None = None) -> AsyncGenerator[Store]:
     Raises:
         UsageError: it cannot be opened; the message names it and the remedy.
     """
-    address = str(where or default_path())
-    opened = _postgres(address) if address.startswith(("postgresql://", "postgres://")) else _sqlite(Path(address))
-    async with opened as store:
-        yield store
-
-
-class _Sqlite:
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        writes = statement.split(maxsplit=1)[0].upper() in ("INSERT", "UPDATE", "DELETE", "REPLACE")
-        return await (self._writer.execute if writes else self._writer.fetch)(statement, *values)
-
-    async def submit(self, *statements: Statement) -> None:
-        await self._writer.submit(*statements)
-
-
-@asynccontextmanager
-async def _sqlite(path: Path) -> AsyncGenerator[Store]:
-    async with AsyncExitStack() as opened:
-        try:
-            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-            connection = await opened.enter_async_context(aiosqlite.connect(path, timeout=BUSY_SECONDS))
-            beside = await opened.enter_async_context(  # as LangGraph's store wants
-                aiosqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-            )
-            writer = await opened.enter_async_context(Writer.open(path, BUSY_SECONDS))
-        except (OSError, sqlite3.Error) as error:
-            raise UsageError(f"cannot open {path}: {error}; name another file with --db") from error
-        async with AsyncSqliteStore(beside) as artifacts:
-            store = await _ready(connection, writer, artifacts, path)
-            try:
-                yield store
-            except sqlite3.Error as error:
-                raise StoreError(f"{path} failed: {error}; what was saved before stays, see `cactus runs`") from error
-            finally:
-                await _end_batching(artifacts)
-
-
-async def _end_batching(artifacts: BaseStore) -> None:
-    """End the task that LangGraph's store leaves behind, which would complain when it is collected."""
-    task: asyncio.Task[None] | None = getattr(artifacts, "_task", None)
-    if task:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-async def _ready(connection: aiosqlite.Connection, writer: Writer, artifacts: AsyncSqliteStore, path: Path) -> Store:
-    saver = GroupedSaver(connection, writer, serde=serializer())
-    store = Store(saver, _OneAtATime(artifacts), _Sqlite(writer))
-    try:
-        await _turn_on_wal(connection)
-        await connection.execute("PRAGMA synchronous=NORMAL")
-        await saver.setup()
-        await store.set_up()
-        await _set_up_beside(artifacts)
-    except sqlite3.Error as error:
-        raise UsageError(f"cannot use {path} as a database of runs: {error}; name another file with --db") from error
-    return store
-
-
-async def _set_up_beside(artifacts: AsyncSqliteStore) -> None:
-    """Make the store's tables; two processes that do so at once may stumble over each other's."""
-    for _ in range(50):
-        try:
-            await artifacts.setup()
-        except (sqlite3.IntegrityError, sqlite3.OperationalError):
-            await asyncio.sleep(0.1)
-        else:
-            return
-    await artifacts.setup()
-
-
-async def _turn_on_wal(connection: aiosqlite.Connection) -> None:
-    """Switch to WAL; two processes that do so at once may lock each other out in spite of the time-out."""
-    for _ in range(50):
-        try:
-            await connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            await asyncio.sleep(0.1)
-        else:
-            return
-    raise sqlite3.OperationalError("database is locked by another process")
-
-
-class _Postgres:
-    def __init__(self, connection: Any, lock: asyncio.Lock) -> None:
-        self._connection, self._lock = connection, lock
-
-    async def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        async with self._lock:
-            cursor = await self._connection.execute(statement.replace("?", "%s"), values)
-            return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
-
-    async def submit(self, *statements: Statement) -> None:
-        if len(statements) == 1:  # a transaction of its own, in one round trip
-            ((statement, values),) = statements
-            await self.execute(statement, *values)
-            return
-        async with self._lock, self._connection.pipeline(), self._connection.transaction():
-            for statement, values in statements:
-                await self._connection.execute(statement.replace("?", "%s"), values)
-
-
-@asynccontextmanager
-async def _postgres(address: str) -> AsyncGenerator[Store]:
-    try:
-        import psycopg
-        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-        from langgraph.store.postgres.aio import AsyncPostgresStore
-    except ImportError as error:
-        raise UsageError("PostgreSQL needs a package: pip install 'cactus-solver[postgres]'") from error
-    try:
-        async with (
-            AsyncPostgresSaver.from_conn_string(address, serde=serializer()) as saver,
-            AsyncPostgresStore.from_conn_string(address) as artifacts,
-        ):
-            await _set_up(saver, artifacts)
-            store = Store(saver, artifacts, _Postgres(saver.conn, saver.lock))
-            await store.set_up()
-            try:
-                yield store
-            except psycopg.Error as error:
-                raise StoreError(f"PostgreSQL failed: {one_line(str(error), 300)}; what was saved stays") from error
-            finally:
-                await _end_batching(artifacts)
-    except psycopg.Error as error:
-        raise UsageError(f"cannot use PostgreSQL: {one_line(str(error), 300)}; check --db") from error
-
-
-async def _set_up(saver: Any, artifacts: Any) -> None:
-    """Make the tables; processes that start at once take turns, for the migrations are not made for two."""
-    # polled, not awaited: a statement that waits would hold up the other's CREATE INDEX CONCURRENTLY
-    while not await _locked(saver):  # noqa: ASYNC110  # the event is in another process
-        await asyncio.sleep(0.05)
-    try:
-        await saver.setup()
-        await artifacts.setup()
-    finally:
-        await saver.conn.execute("SELECT pg_advisory_unlock(hashtext('cactus'))")
-
-
-async def _locked(saver: Any) -> bool:
-    cursor = await saver.conn.execute("SELECT pg_try_advisory_lock(hashtext('cactus')) AS locked")
-    return bool((await cursor.fetchone())["locked"])
+    tables = (_TABLE, _JOURNAL, _JOURNAL_INDEX, _EVENTS, _LEASES)
+    async with open_database(str(where or default_path()), tables) as database:
+        yield Store(database.saver, database.artifacts, database.connection)
 
 
 _COLUMNS: tuple[Any, ...] = ("seq", "outcome", "origin", "memo", "model", "input_tokens", "output_tokens")
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    try:
-        asked, answer = json.loads(zlib.decompress(row[14]))
-    except (zlib.error, ValueError) as error:
-        where = f"frame {row[0]}, {row[1]}, attempt {row[2]}"
-        raise StoreError(f"an entry of the journal is damaged ({where}): restore the database from a copy") from error
+    asked, answer = _unpacked(row[14], f"an entry of the journal (frame {row[0]}, {row[1]}, attempt {row[2]})")
     named: Any = dict(zip(_COLUMNS, row[6:13], strict=True))
     return Entry(key=Key(*row[:6]), estimated=bool(row[13]), asked=asked, answer=answer, **named)
+
+
+def _packed(value: Any) -> bytes:
+    return zlib.compress(clean(json.dumps(value, ensure_ascii=False)).encode(), 1)
+
+
+def _unpacked(content: bytes, what: str) -> Any:
+    try:
+        return json.loads(zlib.decompress(content))
+    except (zlib.error, ValueError) as error:
+        raise StoreError(f"{what} is damaged: restore the database from a copy") from error
 
 
 def _run(row: tuple[Any, ...]) -> Run:

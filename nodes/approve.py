@@ -24,7 +24,8 @@ from frames.errors import LimitError
 from frames.frame import Approval, Frame, Rejection, Subtask
 from frames.journal import difference
 from frames.text import clean, one_line
-from nodes.decompose import begin, check_room, checked, said_of_form
+from nodes.admission import refusal
+from nodes.decompose import begin, checked, said_of_form
 from nodes.journal import Approved
 from nodes.step import Step, Update, node
 
@@ -122,8 +123,8 @@ async def approve(step: Step) -> Update:
     question = _question(step, was)
     replied = step.ask.holds("decision", _told(question))  # a run that is worked through again takes the same turns
     if not replied and was and _substance(was) == _substance(plan):
-        check_room(step, plan)
-        return begin(step, plan)
+        limit = await refusal(step, plan)
+        return step.directly(limit) if limit else begin(step, plan)
     decision = read_decision(await _reply(step, question))
     if isinstance(decision, str):
         return _again(step, decision)
@@ -201,22 +202,24 @@ async def _follow(step: Step, decision: Decision, approvals: Approvals | None) -
     """Return the update that starts the approved or edited plan; an edited one that will not do is no decision."""
     plan, notes, frame = step.frame["plan"], list[str](), step.frame["id"]
     if decision.action == "edit":
-        edited = _edited(step, decision.plan)
+        edited = await _edited(step, decision.plan)
         if isinstance(edited, str):
             return _again(step, edited)
         plan, notes = edited, [f"{frame}: plan edited by a person"]
-    check_room(step, plan)
+    elif limit := await refusal(step, plan):
+        return step.directly(limit)
     if approvals:
         await approvals.approve(frame, plan)
     _tell(step, "edited" if decision.action == "edit" else "approved")
     return begin(step, plan, notes=notes)
 
 
-def _edited(step: Step, entries: Any) -> list[Subtask] | str:
+async def _edited(step: Step, entries: Any) -> list[Subtask] | str:
     """Return the plan that a person gave, or what is wrong with it."""
     try:
         plan = checked(step, entries)
-        check_room(step, plan)
+        if limit := await refusal(step, plan):
+            raise limit
     except plans.PlanFormError as fault:
         return f"the edited plan cannot be followed: {said_of_form(fault)}"
     except (plans.PlanError, LimitError) as fault:

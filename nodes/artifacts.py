@@ -24,6 +24,8 @@ READER = "read_artifact"
 
 _REFERENCE = re.compile(r"artifact:([0-9a-f]{16})")
 
+_TYPES = mimetypes.MimeTypes()  # made here, for it looks at files, which must not block the event loop
+
 
 class Artifact(TypedDict):
     """What is known of an artifact without reading it. ``size`` is in bytes, ``frame`` is where it came from."""
@@ -71,8 +73,7 @@ class Artifacts:
         artifact = Artifact(
             id=id_,
             name=name,
-            media_type=mimetypes.guess_type(name)[0]
-            or ("text/plain" if text is not None else "application/octet-stream"),
+            media_type=_TYPES.guess_type(name)[0] or ("text/plain" if text is not None else "application/octet-stream"),
             size=len(content),
             frame=frame,
             preview=(text or "")[:PREVIEW],
@@ -99,6 +100,14 @@ class Artifacts:
             if len(page) < 100:
                 break
         return sorted(found, key=lambda artifact: (artifact["name"], artifact["id"]))
+
+
+async def take_over(artifacts: Artifacts, other: Artifacts) -> None:
+    """Keep all that the ``other`` run keeps, which a fork of it goes on from."""
+    for artifact in await other.list():
+        stored = await other.get(artifact["id"])
+        if stored:
+            await artifacts.put(stored.content, artifact["name"], artifact["frame"])
 
 
 async def keep_large(artifacts: Artifacts, frame: Frame, inline: int) -> dict[str, str] | None:

@@ -6,11 +6,12 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp, GraphDrained
+from langgraph.runtime import RunControl
 
 from frames.errors import (
     CactusError,
@@ -23,20 +24,23 @@ from frames.errors import (
     TransportError,
 )
 from frames.frame import Frame
-from frames.journal import AnswerKind, Entry, Key, digest
+from frames.journal import AnswerKind, Entry, Key, Origin, Outcome, digest
 from frames.state import Call
 from frames.text import clean, one_line
+from nodes.admission import admit, admit_spending
 from nodes.artifacts import Artifacts
+from nodes.budget import Budget
 from nodes.component import Ask, ComponentError
 from nodes.executors.brief import fitted
 from nodes.journal import key_of
 from nodes.models.call import CallPolicy, Model, Query, call, calls_tools, explained, say
-from nodes.models.reply import Reply, answer, as_plain, from_plain
+from nodes.models.reply import Reply, answer, as_plain, from_plain, text_of
 from nodes.models.request import Request
 from nodes.models.resolve import ModelLike, name_of
 from nodes.models.transport import is_transport, status_of, too_large
 
 if TYPE_CHECKING:
+    from nodes.capabilities import Match
     from nodes.context import Context
     from nodes.sandbox.run import Ran
 
@@ -50,7 +54,7 @@ Emit = Callable[[Any], None]
 class Asking:
     """Asks models on behalf of one step: the ``ask`` that built-in components get.
 
-    ``frame`` is the frame at work. ``calls`` and ``notes`` are what the asking adds to the run's account.
+    ``frame`` is the frame at work, ``agent`` who works on it where agents are assigned. ``calls`` and ``notes`` are what the asking adds to the run's account.
     """
 
     def __init__(self, role: str, frame: Frame, context: "Context", artifacts: Artifacts, emit: Emit) -> None:
@@ -58,7 +62,9 @@ class Asking:
         self.calls: list[Call] = []
         self.notes: list[str] = []
         self.before: Sequence[Call] = ()
+        self.control: RunControl | None = None
         self.asked: str | None = None
+        self.agent: Match | None = None
         self._counts: dict[str, int] = {}
 
     @property
@@ -87,15 +93,31 @@ class Asking:
             [reply] = await asyncio.gather(self._reply(query, meant), return_exceptions=True)
             if isinstance(reply, Reply):
                 return reply
-            if not _is_models(reply):
+            if not lies_with_model(reply):
                 raise reply
             self._note_fallback(reply)
         return await self._reply(query, models[-1])
 
+    async def tools(self) -> list[BaseTool]:
+        """Return the run's tools; where an agent is at work, those that it may use."""
+        tools = await self.context.resources.tools()
+        allowed = self.agent.agent.tools if self.agent else None
+        return tools if allowed is None else [tool for tool in tools if tool.name in allowed]
+
     async def use_tool(self, tool: BaseTool | None, name: str, arguments: Any) -> str:
         """Return what a tool gives, for a model to read; a failure is given as one, never as an answer."""
+        return (await self.used(tool, name, arguments))["text"]
+
+    async def used(
+        self, tool: BaseTool | None, name: str, arguments: Any, place: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
+        """Return what a tool gave: whether that is ``ok``, and the ``text``.
+
+        ``place`` tells the use from equal ones by other steps of the same frame and attempt.
+        """
 
         async def work() -> dict[str, Any]:
+            self._heed_drain()
             before = self.context.now()
             if tool is None:
                 ok, text = False, f"ERROR: there is no tool {name!r}; use one of those named above"
@@ -105,22 +127,27 @@ class Asking:
                 ok, text = await run_tool(tool, _by_name(tool, arguments), self.context.tool_timeout)
             return {"ok": ok, "text": clean(text), "seconds": self.context.now() - before}
 
-        used = await self.once("tool", {"tool": name, "arguments": arguments}, work)
-        self._tell_tool(name, arguments, used["ok"], used["seconds"])
-        return used["text"]
+        asked = {"tool": name, "arguments": arguments, **(place or {})}
+        key = self._key("tool", asked)
+        used = await self._once(key, asked, work)
+        self._tell_tool(key, name, arguments, used["ok"], used["seconds"], used["text"])
+        return used
 
     async def run_code(self, program: str, files: Mapping[str, bytes]) -> "Ran":
         """Return what a program gave that ran in the sandbox with ``files`` before it."""
-        from nodes.sandbox.run import as_plain, from_plain
+        from nodes.sandbox.run import as_plain, from_plain, output_of
 
         async def work() -> dict[str, Any]:
+            self._heed_drain()
             before = self.context.now()
             ran = await self.context.resources.sandbox().run(program, files)
             return {**as_plain(ran), "seconds": self.context.now() - before}
 
         given = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
-        ran = await self.once("code", {"program": program, "files": given}, work)
-        self._tell_tool("python", program, ran["error"] is None, ran["seconds"])
+        asked = {"program": program, "files": given}
+        key = self._key("code", asked)
+        ran = await self._once(key, asked, work)
+        self._tell_tool(key, "python", program, ran["error"] is None, ran["seconds"], output_of(ran))
         return from_plain(ran)
 
     async def component(self, args: Sequence[Any], work: Callable[[], Awaitable[Any]]) -> Any:
@@ -139,10 +166,20 @@ class Asking:
 
     async def once(self, kind: AnswerKind, asked: Any, work: Callable[[], Awaitable[Any]]) -> Any:
         """Return what the journal holds for a request of this step, or what ``work`` gives, written down first."""
+        return await self._once(self._key(kind, asked), asked, work)
+
+    async def _once(self, key: Key, asked: Any, work: Callable[[], Awaitable[Any]]) -> Any:
         journal = self.context.journal
-        if journal is None:
+        return await journal.once(key, asked, work) if journal else await work()
+
+    async def in_session(self, asked: Any, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what a stretch of an agent's code gave, written down before anything goes on."""
+
+        async def begun() -> Any:
+            self._heed_drain()
             return await work()
-        return await journal.once(self._key(kind, asked), asked, work)
+
+        return await self.once("cell", asked, begun)
 
     def holds(self, kind: AnswerKind, asked: Any) -> bool:
         """Whether the journal holds the answer to a request that this step may make next."""
@@ -153,7 +190,7 @@ class Asking:
     def _key(self, kind: AnswerKind, asked: Any) -> Key:
         return key_of((self.frame["id"], self.role, self.frame["attempt"]), kind, asked, self._counts)
 
-    def _tell_tool(self, name: str, arguments: Any, ok: bool, seconds: float) -> None:
+    def _tell_tool(self, key: Key, name: str, arguments: Any, ok: bool, seconds: float, output: str) -> None:
         shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
         self.emit(
             {
@@ -163,6 +200,8 @@ class Asking:
                 "arguments": one_line(clean(shown), 300),
                 "ok": ok,
                 "seconds": seconds,
+                **_told_of(key),
+                "output": output,
             }
         )
 
@@ -178,7 +217,8 @@ class Asking:
         return await self.once("means", {"tools": True}, work)
 
     def _models(self) -> list[ModelLike]:
-        return list(self._changed() or self.context.models_of(self.role, self.frame["kind"]))
+        own = [self.agent.agent.model] if self.agent and self.agent.agent.model else []
+        return list(self._changed() or own or self.context.models_of(self.role, self.frame["kind"]))
 
     def _changed(self) -> Sequence[ModelLike] | None:
         change = self.context.change
@@ -193,6 +233,7 @@ class Asking:
         if entry is None:
             reply = await self._made(query, meant, key, asked)
         elif entry["outcome"] == "fault":
+            self._tell_waits(entry["answer"].get("waits", ()))
             raise _fault(entry["answer"])
         else:
             self.asked = entry["model"]
@@ -214,10 +255,11 @@ class Asking:
     def _recalled(self, entry: Entry) -> Reply:
         """Return the reply that the journal holds, told and accounted as when it was given."""
         value = entry["answer"]
-        for seconds, reason in value["waits"]:
-            self._tell_wait(seconds, reason)
+        if budget := self._budget:
+            budget.see(self.frame["id"], self.role)
+        self._tell_waits(value["waits"])
         reply = from_plain(value["reply"])
-        self._account(reply, entry["model"], value["seconds"], saved=entry["origin"] == "reuse")
+        self._account(entry["key"], entry["asked"], reply, entry["model"], value["seconds"], origin=entry["origin"])
         return reply
 
     async def _made(self, query: Query, meant: ModelLike, key: Key, asked: Any) -> Reply:
@@ -228,55 +270,72 @@ class Asking:
         if journal and found:
             same = Call(**{field: found[field] for field in ("model", "input_tokens", "output_tokens", "estimated")})  # type: ignore[typeddict-item]
             value: dict[str, Any] = {**found["answer"], "waits": []}
+            if budget := self._budget:
+                budget.begin(key.frame, key.role)
             return self._recalled(await journal.record(key, asked, value, origin="reuse", call=same))
         entry = None
-        try:
-            reply, value = await self._called(query, meant, key, asked)
-            made = self._call(reply, name)
+
+        async def record(reply: Reply, told: dict[str, Any]) -> None:
+            nonlocal entry
             if journal:
-                fit = self._fits(reply)
-                entry = await journal.record(
-                    key, asked, value, outcome="answer" if fit else "unusable", memo=memo, call=made
-                )
+                value = {"reply": as_plain(reply), **told}
+                outcome: Outcome = "answer" if self._fits(reply) else "unusable"
+                made = self._call(reply, name)
+                entry = await journal.record(key, asked, value, outcome=outcome, memo=memo, call=made)
+
+        try:
+            reply, seconds = await self._called(query, meant, key, asked, record)
         finally:
             if journal and memo:
                 if entry and entry["outcome"] == "answer":
                     journal.made(memo, entry)
                 else:
                     journal.not_made(memo)
-        self._account(reply, name, value["seconds"])
+        self._account(key, asked, reply, name, seconds)
         return reply
 
-    async def _called(self, query: Query, meant: ModelLike, key: Key, asked: Any) -> tuple[Reply, dict[str, Any]]:
+    async def _called(
+        self,
+        query: Query,
+        meant: ModelLike,
+        key: Key,
+        asked: Any,
+        record: Callable[[Reply, dict[str, Any]], Awaitable[None]],
+    ) -> tuple[Reply, float]:
         shared, waits = self.context.shared, list[tuple[float, str]]()
         resolved = await self._resolved(meant)
-        self._admit()
+        await self._admit(key, asked)
         if shared and (seconds := shared.limiter.waits(provider_of(meant))) > 0:
             waits.append((seconds, _PAUSED))
             self._tell_wait(*waits[-1])
-        before = self.context.now()
+        before, seconds = self.context.now(), 0.0
         with shared.under_way() if shared else nullcontext() as count:
-            policy = self.policy(meant, waits)
-            if count:  # before its place goes to another, who is admitted by what was spent
-                policy = replace(policy, on_reply=partial(self._count, count, name_of(meant)))
+
+            async def on_reply(reply: Reply) -> None:
+                """Count and write down a reply before its place goes to another, who is admitted by what was spent."""
+                nonlocal seconds
+                seconds = self.context.now() - before
+                if count:
+                    count(self._call(reply, name_of(meant)))
+                await record(reply, {"seconds": seconds, "waits": waits})
+
+            policy = replace(self.policy(meant, waits), on_reply=on_reply)
             # each client has exceptions of its own, so that the fault is looked at as a value
             [reply] = await asyncio.gather(call(resolved, query, self.request, policy), return_exceptions=True)
-            seconds = self.context.now() - before
-            if isinstance(reply, Exception) and self.context.journal and not isinstance(reply, LimitError):
+            if isinstance(reply, LimitError) and self.context.journal:
+                await self.context.journal.record(key, asked, _as_fault(reply, waits), outcome="fault")
+            elif isinstance(reply, Exception) and self.context.journal and not isinstance(reply, GraphBubbleUp):
                 said = str(reply) if isinstance(reply, CactusError) else str(explained(reply, name_of(meant), policy))
                 fault = {
                     "type": type(reply).__name__ if isinstance(reply, CallError) else "CallError",
-                    "models": _is_models(reply),
+                    "models": lies_with_model(reply),
                     "text": said,
                     "waits": waits,
                 }
                 await self.context.journal.record(key, asked, fault, outcome="fault")
         if isinstance(reply, BaseException):
             raise reply
-        return reply, {"reply": as_plain(reply), "seconds": seconds, "waits": waits}
-
-    def _count(self, count: Callable[[Call], None], model: str, reply: Reply) -> None:
-        count(self._call(reply, model))
+        return reply, seconds
 
     def _fits(self, reply: Reply) -> bool:
         try:
@@ -298,24 +357,39 @@ class Asking:
         said = str(fault) if isinstance(fault, CactusError) else str(explained(fault, self.asked or "", self.policy()))
         self.notes.append(f"{self.frame['id']}: {self.role}: {one_line(said, 200)}; the next model is asked")
 
-    def _admit(self) -> None:
-        shared = self.context.shared
-        if shared and shared.reached:
-            raise shared.reached
-        most = self.context.max_calls
-        count = shared.calls + shared.failed + shared.in_flight if shared else len(self.before) + len(self.calls)
-        if most is not None and count >= most:
-            raise LimitError("max_calls", f"max_calls = {most} reached")
-        self._admit_spending()
+    def _heed_drain(self) -> None:
+        """Begin nothing new in a run that is asked to stop: the step is left, and done from the journal on resume."""
+        if self.control and self.control.drain_requested:
+            raise GraphDrained(self.control.drain_reason or "shutdown")
 
-    def _admit_spending(self) -> None:
-        shared, made = self.context.shared, [*self.before, *self.calls]
-        tokens, dollars = self.context.max_tokens, self.context.max_usd
-        used = shared.tokens if shared else sum(c["input_tokens"] + c["output_tokens"] for c in made)
-        if tokens is not None and used >= tokens:
-            raise LimitError("max_tokens", f"max_tokens = {tokens} reached")
-        if dollars is not None and (shared.usd if shared else self.context.dollars(made)) >= dollars:
-            raise LimitError("max_usd", f"max_usd = {dollars:g} reached")
+    async def _admit(self, key: Key, asked: Any) -> None:
+        """Count a call as begun that the limits allow; that they do not is written down first."""
+        self._heed_drain()
+        try:
+            admit(self.context, key.frame, key.role, [*self.before, *self.calls])
+        except LimitError as limit:
+            shared = self.context.shared
+            if self.context.journal and not (shared and shared.reached):
+                await self.context.journal.record(key, asked, _as_fault(limit), outcome="fault")
+            raise
+        if budget := self._budget:
+            budget.begin(key.frame, key.role)
+            budget.see(key.frame, key.role)
+
+    @property
+    def _budget(self) -> Budget | None:
+        return self.context.shared.budget if self.context.shared else None
+
+    async def refusal(self, asked: Any, find: Callable[[], LimitError | None]) -> LimitError | None:
+        """Return the limit that refuses a plan of the frame, as the journal has it or as ``find`` does."""
+        journal, key = self.context.journal, self._key("admission", asked)
+        known = journal.recall(key, asked) if journal and journal.holds(key) else None
+        limit = LimitError(**known["answer"]) if known else None if journal and journal.replays else find()
+        if limit is None or (journal and journal.knows_below(self.frame["id"])):
+            return None
+        if journal and not known:
+            await journal.record(key, asked, {"name": limit.name, "message": str(limit)})
+        return limit
 
     def policy(self, model: ModelLike | None = None, waits: list[tuple[float, str]] | None = None) -> CallPolicy:
         """Return how calls of this step are made; ``waits`` takes the pauses between attempts and their reasons."""
@@ -330,10 +404,17 @@ class Asking:
         @asynccontextmanager
         async def place() -> AsyncGenerator[None]:
             async with shared.place(provider) if shared else nullcontext():
-                self._admit_spending()  # others may have spent what was left while this one waited
+                self._heed_drain()
+                # others may have spent what was left while this one waited
+                admit_spending(self.context, [*self.before, *self.calls])
                 yield
 
-        return CallPolicy(context.call_timeout, context.call_attempts, on_wait, place, context.models.refusals)
+        refusals, called = context.models.refusals, name_of(model) if model is not None else ""
+        return CallPolicy(context.call_timeout, context.call_attempts, on_wait, place, refusals, model=called)
+
+    def _tell_waits(self, waits: Sequence[Sequence[Any]]) -> None:
+        for seconds, reason in waits:
+            self._tell_wait(seconds, reason)
 
     def _tell_wait(self, seconds: float, reason: str) -> None:
         self.emit({"event": "wait", "frame": self.frame["id"], "role": self.role, "seconds": seconds, "reason": reason})
@@ -349,11 +430,20 @@ class Asking:
             estimated=reply.estimated,
         )
 
-    def _account(self, reply: Reply, model: str, seconds: float, *, saved: bool = False) -> None:
+    def _account(
+        self, key: Key, asked: Any, reply: Reply, model: str, seconds: float, *, origin: Origin = "run"
+    ) -> None:
         made = self._call(reply, model)
-        if not saved:
+        if origin != "reuse":
             self.calls.append(made)
-        self.emit({"event": "call", **made, "seconds": seconds, **({"saved": True} if saved else {})})
+        saved = origin != "run"
+        told = {"usd": 0.0 if saved else self.context.cost(made), "seconds": seconds, "saved": saved, **_told_of(key)}
+        self.emit({"event": "call", **made, **told, "messages": asked["messages"], "reply": text_of(as_plain(reply))})
+
+
+def _told_of(key: Key) -> dict[str, Any]:
+    """Return what an event says of the journal's entry that it tells of."""
+    return {"role": key.role, "attempt": key.attempt, "request": key.request, "position": key.position}
 
 
 def provider_of(model: ModelLike) -> str:
@@ -395,8 +485,16 @@ def _from_plain(value: Mapping[str, Any]) -> Any:
     return Verdict(*value["value"]) if value["kind"] == "verdict" else value["value"]
 
 
+def _as_fault(limit: LimitError, waits: Sequence[tuple[float, str]] = ()) -> dict[str, Any]:
+    """Return what is written down of a call that a limit refused."""
+    said = {"name": limit.name, "text": str(limit), "kept": limit.kept}
+    return {"type": "LimitError", "models": False, "waits": list(waits), **said}
+
+
 def _fault(recorded: Mapping[str, Any]) -> CactusError:
     """Return the exception that a recorded call ended with."""
+    if recorded["type"] == "LimitError":
+        return LimitError(recorded["name"], recorded["text"], kept=recorded["kept"])
     known = {kind.__name__: kind for kind in (TransportError, ToolsRefusedError, TooLargeError)}
     kind = known.get(recorded["type"], CallError) if recorded["models"] else known.get(recorded["type"], CactusError)
     return kind(recorded["text"])
@@ -427,7 +525,7 @@ def _by_name(tool: BaseTool, given: Any) -> dict[str, Any]:
     return {next(iter(tool.args), "input"): given}
 
 
-def _is_models(fault: BaseException) -> TypeGuard[Exception]:
+def lies_with_model(fault: BaseException) -> TypeGuard[Exception]:
     """Whether a fault lies with the model asked, so that another may do; a reply cut short is the task's size."""
     if isinstance(fault, ReplyCutError | ToolsRefusedError):
         return False

@@ -77,8 +77,13 @@ def says_yes(answer: str) -> bool:
 
 @node("atomize")
 async def atomize(step: Step) -> Update:
-    """Send the frame to ``solve`` where it is atomic or at the depth limit, else to ``decompose``."""
+    """Send the frame to ``solve`` where it is atomic or at the depth limit, else to ``decompose``.
+
+    An agent's goes to ``act``.
+    """
     frame, context = step.frame, step.context
+    if context.profile == "agent":
+        return step.go("act")
     if frame["depth"] >= context.max_depth:
         atomic = True
     else:

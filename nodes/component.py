@@ -66,6 +66,10 @@ class ModelComponent:
         """Model calls that one use makes at most."""
         return 1
 
+    def least_calls(self, searches: bool, attaches: bool) -> int:  # noqa: ARG002  # others need them
+        """Return the model calls to reckon with for one use, in a run that has tools or documents, or files."""
+        return 1
+
 
 @dataclass(frozen=True)
 class Stepwise(ModelComponent):
@@ -78,6 +82,10 @@ class Stepwise(ModelComponent):
     @override
     def model_calls(self) -> int:
         return self.max_steps
+
+    @override
+    def least_calls(self, searches: bool, attaches: bool) -> int:
+        return min(self.max_steps, 2)
 
 
 class PlainComponent:
@@ -104,3 +112,8 @@ class Remembers(Protocol):
 def model_calls(component: Callable[..., Any]) -> int:
     """Return the most model calls that one use of ``component`` makes: 0 where it is the user's own code."""
     return component.model_calls if isinstance(component, ModelComponent) else 0
+
+
+def least_calls(component: Callable[..., Any], *, searches: bool, attaches: bool) -> int:
+    """Return the model calls to reckon with for one use of ``component``: 0 where it is the user's own code."""
+    return component.least_calls(searches, attaches) if isinstance(component, ModelComponent) else 0

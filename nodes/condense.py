@@ -1,7 +1,8 @@
 """Condense: results that together exceed a model's window are shortened in a tree, and nothing is left out unsaid."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, cast
 
 from frames.frame import ChildResult
 from frames.text import estimate_tokens
@@ -32,10 +33,19 @@ async def condensed(
         target = max(int(room * _FILL / len(groups)), _LEAST)
         work = [_shorten(task, group, target, ask, model) for group in groups]
         capped = ask.context.shared is not None  # it holds the cap on calls in flight
-        shortened = list(await asyncio.gather(*work)) if capped else [await one for one in work]
+        shortened = await _all(work) if capped else [await one for one in work]
         if len(groups) == 1 or sum(map(_tokens, shortened)) <= room:
             return shortened
         groups = _packed(shortened, room)
+
+
+async def _all(work: Sequence[Coroutine[Any, Any, ChildResult]]) -> list[ChildResult]:
+    """Return what each gives; where one fails, the others are waited for first: their replies are paid for."""
+    given = await asyncio.gather(*work, return_exceptions=True)
+    fault = next((each for each in given if isinstance(each, BaseException)), None)
+    if fault:
+        raise fault
+    return cast("list[ChildResult]", given)
 
 
 async def _shorten(

@@ -11,7 +11,10 @@ from pydantic import PrivateAttr
 from frames.errors import UsageError
 from frames.frame import KINDS
 from frames.state import Call
+from nodes.admission import least_of
+from nodes.budget import Budget
 from nodes.change import Change
+from nodes.event_log import EventLog
 from nodes.journal import Journal
 from nodes.models.prices import Prices
 from nodes.models.resolve import ModelLike, Models, default_name, name_of
@@ -60,6 +63,7 @@ class Context(Settings):
     _shared: Shared | None = PrivateAttr(None)
     _prices: Prices | None = PrivateAttr(None)
     _journal: Journal | None = PrivateAttr(None)
+    _events: EventLog | None = PrivateAttr(None)
     _change: Change | None = PrivateAttr(None)
 
     def with_components(
@@ -87,23 +91,36 @@ class Context(Settings):
         copy._tools = tuple(tools) or self._tools  # noqa: SLF001
         return copy
 
-    def for_run(self, journal: Journal | None = None, change: Change | None = None, spent: float = 0) -> Self:
+    def for_run(
+        self,
+        journal: Journal | None = None,
+        change: Change | None = None,
+        spent: float = 0,
+        events: EventLog | None = None,
+    ) -> Self:
         """Return the same context with counts and resources of its own, which whoever starts the run closes.
 
         Args:
             journal: what the run has been answered; by default nothing yet.
             change: what a fork of a run changes.
             spent: seconds that the run has taken before.
+            events: the log of the run's events; by default nobody keeps them.
         """
         journal = journal or Journal()
         cost = self.cost if self.max_usd is not None else None
-        copy = self.sharing(Shared(self.parallel, journal.calls(), self.now() - spent, cost))
+        resources = Resources(self, self._tools)
+        copy = self.sharing(None)
+        copy._resources = resources  # noqa: SLF001  # its own class
+        limited = not (self.max_calls is self.max_tokens is self.max_usd is None)
+        keeps = limited and self.profile not in ("classic", "agent") and not journal.replays
+        budget = Budget(least_of(copy), journal.asked()) if keeps else None
+        copy._shared = Shared(self.parallel, journal.calls(), self.now() - spent, cost, budget)  # noqa: SLF001
         copy._journal = journal  # noqa: SLF001  # its own class
         copy._change = change  # noqa: SLF001
-        copy._resources = Resources(self, self._tools)  # noqa: SLF001  # its own class
+        copy._events = events  # noqa: SLF001
         return copy
 
-    def sharing(self, shared: Shared) -> Self:
+    def sharing(self, shared: Shared | None) -> Self:
         """Return the same context for branches that run side by side."""
         copy = self.model_copy()
         copy._shared = shared  # noqa: SLF001  # its own class
@@ -118,6 +135,16 @@ class Context(Settings):
     def journal(self) -> Journal | None:
         """What the run has been answered; ``None`` where LangGraph's server runs the graph."""
         return self._journal
+
+    @property
+    def soft_limits(self) -> bool:
+        """Whether a limit ends only what it leaves no room for, so that the rest is combined, and not the run."""
+        return self.profile != "classic" and self._journal is not None
+
+    @property
+    def events(self) -> EventLog | None:
+        """The log of the run's events; ``None`` where nobody keeps one."""
+        return self._events
 
     @property
     def change(self) -> Change | None:

@@ -9,10 +9,11 @@ from typing_extensions import override
 
 from frames import plan as plans
 from frames import trace
-from frames.errors import LimitError, ReplyCutError
+from frames.errors import ReplyCutError
 from frames.frame import Frame, Subtask
 from frames.stack import Op
 from frames.text import one_line
+from nodes.admission import refusal
 from nodes.asking import situation
 from nodes.component import Ask, ModelComponent, ask_directly, use
 from nodes.models.call import Query
@@ -149,7 +150,8 @@ async def decompose(step: Step) -> Update:
     if not plan:
         return step.go("solve")
     plan = change.plan(frame, plan) if change else plan
-    check_room(step, plan)
+    if limit := await refusal(step, plan):
+        return step.directly(limit)
     return step.go("approve", plan=plan) if step.context.approve == "plan" else begin(step, plan)
 
 
@@ -204,24 +206,15 @@ def said_of_form(fault: plans.PlanFormError) -> str:
     return str(fault).replace("the decomposer returned", "subtasks is").replace("the decomposer's ", "")
 
 
-def check_room(step: Step, plan: Sequence[Subtask]) -> None:
-    """Refuse a plan that makes more frames than the run may have.
-
-    Raises:
-        LimitError: it does.
-    """
-    most, total = step.context.max_frames, step.made_so_far + len(plan)
-    if total > most:
-        raise LimitError("max_frames", f"max_frames = {most} reached: {len(plan)} subtasks would make {total} frames")
-
-
 def begin(step: Step, plan: list[Subtask], *, notes: Sequence[str] = ()) -> Update:
     """Return the update that starts the subtasks of ``plan``, for which there is room."""
     change, shared = step.context.change, step.context.shared
     given = change.given(step.frame, plan) if change else []
     if shared:
         shared.plan(step.frame["id"], len(plan))
-    step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": [subtask["task"] for subtask in plan]})
+        if shared.budget:
+            shared.budget.plan(step.frame, plan, given)
+    step.emit({"event": "plan", "frame": step.frame["id"], "subtasks": plan})
     forks = step.context.forks and not plans.is_chain(plan)
     ops: list[Op] = [
         {"op": "revise", "fields": {"plan": plan, "results": given, **({"phase": "fork"} if forks else {})}}

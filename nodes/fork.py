@@ -7,7 +7,7 @@ results to children by the order in which the tasks are started, which is the pl
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any, NotRequired, cast
 
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
@@ -16,9 +16,9 @@ from langgraph.types import Interrupt
 from typing_extensions import TypedDict
 
 from frames.errors import LimitError
-from frames.frame import ChildResult, Frame, child, child_id, child_result
+from frames.frame import ChildResult, Frame, child, child_id, child_result, is_instance, is_limited
 from frames.plan import order
-from frames.stack import not_begun, with_result
+from frames.stack import joined, not_begun, with_result
 from frames.state import Call, Status
 from frames.text import one_line
 from frames.trace import Trace
@@ -31,18 +31,19 @@ RunBranch = Callable[[dict[str, Any], dict[str, Any], Context], Awaitable[dict[s
 """Runs the machine on a branch: input, config and context in, the branch's last state out."""
 
 
-BRANCH = ["stack", "status", "found", "gaps", "notes", "traces", "calls", "frames"]
+BRANCH = ["stack", "status", "halted", "found", "gaps", "notes", "traces", "calls", "frames"]
 """What is read of a branch's last state."""
 
 
 class Branch(TypedDict):
     """What a branch gives: its frame's result, how it ended, and its part of the run's account.
 
-    ``found`` are the answers within it where it ended at a limit.
+    ``found`` are the answers within it where it ended at a limit; ``halted``: that limit cuts off the whole run.
     """
 
     result: ChildResult
     status: Status
+    halted: NotRequired[bool]
     found: list[ChildResult]
     gaps: list[str]
     notes: list[str]
@@ -71,22 +72,26 @@ class _Fork:
     async def run(self) -> list[Branch]:
         """Return what the branches gave, those that ended in the plan's order."""
         plan = self.parent["plan"]
-        for index in order(plan):
+        known = {result["frame"] for result in self.parent["results"]} if is_instance(self.parent) else set[str]()
+        places = [index for index in order(plan) if child_id(self.parent, index) not in known]
+        for index in places:
             subtask = plan[index]
             before = [self.done[name] for name in subtask["depends_on"]]
             self.done[subtask["id"]] = self._start(index, before)
         await asyncio.gather(*map(self._heeded, self.done.values()))
-        futures = [self.done[subtask["id"]] for subtask in plan]
-        self._raise(futures)
-        return [self._given(index, future) for index, future in enumerate(futures)]
+        futures = {index: self.done[plan[index]["id"]] for index in sorted(places)}
+        self._raise(list(futures.values()))
+        return [self._given(index, future) for index, future in futures.items()]
 
     def _start(self, index: int, before: Sequence["asyncio.Future[Branch]"]) -> "asyncio.Future[Branch]":
-        @task(name=f"branch {child_id(self.parent, index)}")
         async def branch(_frame: str) -> Branch:  # the argument names the branch in traces
             results = [await asyncio.shield(future) for future in before]
             return await self._work(index, results)
 
-        started: Any = branch(child_id(self.parent, index))
+        if self.context.journal and self.context.journal.replays:  # nothing of it is saved
+            return asyncio.ensure_future(branch(""))
+        frame = child_id(self.parent, index)
+        started: Any = task(name=f"branch {frame}")(branch)(frame)
         return started
 
     async def _heeded(self, future: "asyncio.Future[Branch]") -> None:
@@ -96,7 +101,9 @@ class _Fork:
             return
         branch = future.result()
         self.shared.enter(branch["result"]["frame"], branch["calls"], branch["frames"])
-        if branch["status"] == "failed" and self.context.on_failure == "fail":
+        self.shared.end(branch["result"]["frame"])
+        failed = branch["status"] == "failed" or (branch["status"] == "limited" and not _is_halted(branch))
+        if failed and self.context.on_failure == "fail":
             self.stop.set()
 
     async def _work(self, index: int, before: Sequence[Branch]) -> Branch:
@@ -106,7 +113,7 @@ class _Fork:
         frame = child(parent, index)
         if self.shared.reached:
             why = f"not begun: {self.shared.reached}"
-            return _ended(child_result(frame, failed=why), "limited", gaps=[f"{frame['id']}: {why}"])
+            return _ended(child_result(frame, failed=why), "limited", halted=True, gaps=[f"{frame['id']}: {why}"])
         if self.stop.is_set():
             return _ended(child_result(frame, failed="not begun"), "cancelled")
         doomed = next((result for result in parent["results"] if result["frame"] == frame["id"]), None)
@@ -159,8 +166,9 @@ class _Fork:
         failed = None if state["status"] == "succeeded" else _why(frame, state["gaps"])
         kept = None if failed else await keep_large(step.artifacts, ended, self.context.inline_chars)
         return _ended(
-            child_result(ended, failed=failed, kept=kept),
+            child_result(ended, failed=failed, kept=kept, limited=state["status"] == "limited"),
             state["status"],
+            halted=state.get("halted", False),
             found=state.get("found", []),
             **{name: state[name] for name in ("gaps", "notes", "traces", "calls", "frames")},
         )
@@ -207,19 +215,26 @@ def _joined(step: Step, branches: Sequence[Branch], limit: LimitError | None) ->
         for branch in branches
         for result in (branch["found"] if branch["result"]["failed"] else [branch["result"]])
     ]
-    if any(branch["status"] == "limited" for branch in branches):
+    if any(map(_is_halted, branches)):
         account["gaps"] += not_begun(step.path, str(limit or "a limit was reached"))  # before a person was asked
-        return step.halt("limited", found=found, **account)
+        return step.halt("limited", found=found, halted=True, **account)
+    limited = any(map(is_limited, results))
     if len(answered) < len(results) and step.context.on_failure == "fail":
-        return step.halt("failed", found=found, **account)
-    if not answered:
-        return step.fail(f"{step.frame['id']}: none of its subtasks has an answer", found=found, **account)
-    return step.update({"op": "deliver", "results": results}, **account)
+        return step.halt("limited" if limited else "failed", found=found, **account)
+    if not answered and not is_instance(step.frame):
+        why = f"{step.frame['id']}: none of its subtasks has an answer"
+        return step.fail(why, found=found, limited=limited, **account)
+    return step.update(*joined(step.frame, results), **account)
 
 
 def _ended(result: ChildResult, status: Status, **account: Any) -> Branch:
     blank = Branch(result=result, status=status, found=[], gaps=[], notes=[], traces=[], calls=[], frames=0)
     return cast("Branch", {**blank, **account})
+
+
+def _is_halted(branch: Branch) -> bool:
+    """Whether a limit that cuts off the whole run ended a branch; before there were others, each limit did."""
+    return branch.get("halted", branch["status"] == "limited")
 
 
 def _why(frame: Frame, gaps: Sequence[str]) -> str:

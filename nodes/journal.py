@@ -86,6 +86,10 @@ class Journal:
             if entry["key"].kind == "call" and entry["origin"] == "run" and entry["outcome"] != "fault"
         ]
 
+    def asked(self) -> list[tuple[str, str]]:
+        """Return the frame and role of each model call that has a reply here, wherever that is from."""
+        return [(k.frame, k.role) for k, e in self._entries.items() if k.kind == "call" and e["outcome"] != "fault"]
+
     def saved_calls(self) -> int:
         """Return how many model calls an equal request's answer has spared."""
         return sum(e["key"].kind == "call" and e["origin"] == "reuse" for e in self._entries.values())
@@ -93,6 +97,10 @@ class Journal:
     def of(self, frame: str, kind: AnswerKind) -> list[Entry]:
         """Return the entries of a frame that are of one kind."""
         return [entry for key, entry in self._entries.items() if key.frame == frame and key.kind == kind]
+
+    def knows_below(self, frame: str) -> bool:
+        """Whether anything was asked on behalf of frames below ``frame``: its plan was followed once."""
+        return any(key.frame.startswith(f"{frame}.") for key in self._entries)
 
     def holds(self, key: Key) -> bool:
         """Whether there is an entry of that key."""

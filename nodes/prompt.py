@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 _environment = Environment(
     loader=PackageLoader("nodes", "prompts"),
     undefined=StrictUndefined,
+    auto_reload=False,  # else a template that includes another looks at its file each time
     trim_blocks=True,
     lstrip_blocks=True,
     autoescape=False,  # noqa: S701  # prompts are plain text, not HTML

@@ -12,6 +12,7 @@ from nodes.artifacts import READER, Artifact, Artifacts
 from nodes.settings import Settings
 
 if TYPE_CHECKING:
+    from nodes.sandbox.cells import Cells
     from nodes.sandbox.run import Sandbox
     from nodes.tools.docs import DocumentIndex, Passage
     from nodes.tools.mcp import McpSessions
@@ -29,6 +30,7 @@ class Resources:
         self._index: DocumentIndex | None = None
         self._mcp: McpSessions | None = None
         self._sandbox: Sandbox | None = None
+        self._cells: Cells | None = None
 
     @property
     def searches(self) -> bool:
@@ -89,8 +91,19 @@ class Resources:
             self._sandbox = default_sandbox(SandboxLimits(seconds=self._settings.code_seconds))
         return self._sandbox
 
+    def cells(self) -> "Cells":
+        """Return what runs the code of agents."""
+        if self._cells is None:
+            from nodes.sandbox.cells import Cells
+
+            self._cells = Cells(self._settings.cell_workers)
+        return self._cells
+
     async def close(self) -> None:
-        """End the sessions with MCP servers and close the index."""
+        """End the sessions with MCP servers and the workers, and close the index."""
+        if self._cells:
+            await asyncio.to_thread(self._cells.close)
+            self._cells = None
         if self._mcp:
             await self._mcp.close()
         if self._index:

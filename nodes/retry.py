@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from frames.frame import is_planned
+from frames.frame import Frame, Phase, is_instance, is_planned
 from nodes.step import Step, Update, node
 
 
@@ -26,6 +26,11 @@ def with_feedback(task: str, feedback: str | None, /) -> str:
 
 @node("retry")
 async def retry(step: Step) -> Update:
-    """Send the frame to its next attempt: to ``solve``, or to ``aggregate`` where it was split."""
-    frame = step.frame
-    return step.go("aggregate" if is_planned(frame) else "solve", attempt=frame["attempt"] + 1)
+    """Send the frame to its next attempt: to ``solve``, or to ``aggregate`` where it was split; an agent goes on."""
+    return step.go(_again(step.frame), attempt=step.frame["attempt"] + 1)
+
+
+def _again(frame: Frame) -> Phase:
+    if is_instance(frame):
+        return "act"
+    return "aggregate" if is_planned(frame) else "solve"

@@ -9,7 +9,7 @@ from frames.errors import UsageError
 from frames.frame import KINDS
 from nodes.models.prices import check_prices
 
-Profile = Literal["classic", "roma"]
+Profile = Literal["classic", "roma", "agent"]
 
 ROLES = ("atomize", "decompose", "solve", "aggregate", "verify")
 """The roles that a model can play."""
@@ -27,10 +27,20 @@ PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
         "on_failure": "partial",
         "reuse": "run",
     },
+    "agent": {
+        "feedback_on_retry": True,
+        "max_depth": 6,
+        "on_failure": "partial",
+    },
 }
 """Where a profile's defaults differ from those of ``classic``."""
 
 _DEPTH = re.compile(r"depth:(\d+)")
+
+
+def _seen_at(*nodes: str) -> dict[str, Any]:
+    """Return what has Studio show a setting at ``nodes`` of the drawing too."""
+    return {"langgraph_nodes": list(nodes)}
 
 
 class Settings(BaseModel):
@@ -41,15 +51,29 @@ class Settings(BaseModel):
     profile: Profile = Field("classic", description="Which of the published systems the machine follows.")
     model: str | None = Field(None, description="Model of every role, as provider:model; scripted:FILE or local.")
     role_models: dict[str, list[str]] = Field(
-        default_factory=dict,
+        {},
         description=f"Models for one role ({', '.join(MODEL_ROLES)}): the first that replies answers.",
     )
-    atomizer: str = Field("depth:3", description="Decides whether a task is solved directly: depth:N or llm.")
-    decomposer: Literal["llm"] = Field("llm", description="Splits a task: llm.")
-    aggregator: Literal["llm"] = Field("llm", description="Combines the answers of subtasks: llm.")
-    verifier: Literal["accept", "llm"] = Field("accept", description="Judges each answer: accept or llm.")
+    atomizer: str = Field(
+        "depth:3",
+        description="Decides whether a task is solved directly: depth:N or llm.",
+        json_schema_extra={"pattern": rf"^(llm|{_DEPTH.pattern})$", **_seen_at("atomize")},
+    )
+    decomposer: Literal["llm"] = Field(
+        "llm", description="Splits a task: llm.", json_schema_extra={"enum": ["llm"], **_seen_at("decompose")}
+    )
+    aggregator: Literal["llm"] = Field(
+        "llm",
+        description="Combines the answers of subtasks: llm.",
+        json_schema_extra={"enum": ["llm"], **_seen_at("aggregate")},
+    )
+    verifier: Literal["accept", "llm"] = Field(
+        "accept", description="Judges each answer: accept or llm.", json_schema_extra=_seen_at("verify")
+    )
     feedback_on_retry: bool = Field(
-        default=False, description="Whether a retry is told why the last answer was rejected."
+        default=False,
+        description="Whether a retry is told why the last answer was rejected.",
+        json_schema_extra=_seen_at("retry"),
     )
     max_depth: int = Field(5, ge=0, description="Depth at which every task is solved directly; 0 never splits.")
     max_retries: int = Field(2, ge=1, description="Attempts per atomic task, the first included.")
@@ -59,7 +83,7 @@ class Settings(BaseModel):
     max_tokens: int | None = Field(None, ge=1, description="Tokens, in and out, after which no call is made.")
     max_usd: float | None = Field(None, gt=0, description="US dollars, after which no call is made.")
     prices: dict[str, dict[str, float]] = Field(
-        default_factory=dict,
+        {},
         description="US dollars for a million tokens by model (provider:model, * for any): input and output.",
     )
     deadline: float | None = Field(None, gt=0, description="Seconds after which the run ends.")
@@ -67,7 +91,9 @@ class Settings(BaseModel):
     on_failure: Literal["fail", "partial"] = Field(
         "fail", description="What a failed subtask does: fail ends its branch, partial goes on without it."
     )
-    approve: Literal["off", "plan"] = Field("off", description="Whether a person is asked about every plan.")
+    approve: Literal["off", "plan"] = Field(
+        "off", description="Whether a person is asked about every plan.", json_schema_extra=_seen_at("approve")
+    )
     max_revisions: int = Field(
         5, ge=0, description="Rejections by a person after which a task is solved without a plan."
     )
@@ -82,13 +108,24 @@ class Settings(BaseModel):
         16_000, ge=200, description="Characters from which a result is kept as an artifact, outside the prompts."
     )
     docs: str | None = Field(None, description="A folder of documents to search: text, Markdown, HTML, PDF.")
-    attach: list[str] = Field(default_factory=list, description="Files that the run may read, as artifacts.")
-    tools: list[str] = Field(default_factory=list, description="LangChain tools by dotted name, for search tasks.")
-    mcp_servers: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="MCP servers by name: command and args, or url."
-    )
+    attach: list[str] = Field([], description="Files that the run may read, as artifacts.")
+    tools: list[str] = Field([], description="LangChain tools by dotted name, for search tasks.")
+    mcp_servers: dict[str, dict[str, Any]] = Field({}, description="MCP servers by name: command and args, or url.")
     tool_timeout: float = Field(120, gt=0, description="Seconds that one tool call may take.")
     code_seconds: float = Field(10, gt=0, description="Seconds that one program of a code task may run.")
+    agent_steps: int = Field(
+        25, ge=1, description="Most model calls of one agent: its replies.", json_schema_extra=_seen_at("act")
+    )
+    agent_tokens: int = Field(
+        32_000,
+        ge=1_000,
+        description="Tokens of one agent's conversation: near it, it must finish or delegate.",
+        json_schema_extra=_seen_at("act"),
+    )
+    max_children: int = Field(
+        20, ge=0, description="Most subagents that one agent may launch.", json_schema_extra=_seen_at("act")
+    )
+    cell_workers: int = Field(2, ge=1, description="Processes that run the code of agents, over the whole tree.")
     call_timeout: float = Field(600, gt=0, description="Seconds that one model call may take.")
     call_attempts: int = Field(5, ge=1, description="Attempts at a call whose transport fails, the first included.")
 
@@ -98,6 +135,12 @@ class Settings(BaseModel):
         if value != "llm" and not _DEPTH.fullmatch(value):
             raise ValueError("must be depth:N (such as depth:3) or llm")
         return value
+
+    @model_validator(mode="after")
+    def _without_plans(self) -> Self:
+        if self.profile == "agent" and self.approve != "off":
+            raise ValueError("approve: an agent makes no plans that a person could decide on; leave it out")
+        return self
 
     @model_validator(mode="before")
     @classmethod

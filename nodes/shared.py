@@ -10,6 +10,7 @@ from types import TracebackType
 
 from frames.errors import LimitError
 from frames.state import Call
+from nodes.budget import Budget
 from nodes.models.limiter import Limiter
 from nodes.models.transport import is_transport, retry_after, status_of
 
@@ -22,7 +23,7 @@ class Shared:
 
     ``paid`` are the calls that the run's journal holds already (None: there is no journal, and the state tells);
     ``began`` is when the run began, the time that it did not run left out, in seconds of its clock;
-    ``cost`` says what a call costs, where dollars are counted.
+    ``cost`` says what a call costs, where dollars are counted. ``budget`` keeps calls back, where they are limited.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class Shared:
         paid: Sequence[Call] | None = None,
         began: float | None = None,
         cost: Callable[[Call], float | None] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.calls = self.tokens = self.frames = self.in_flight = self.failed = 0
         self.began = began
         self.usd = 0.0
+        self.budget = budget
         self._cost = cost
         self._journaled = paid is not None
         self.planned: dict[str, int] = {}
@@ -91,9 +94,14 @@ class Shared:
         ]
 
     def plan(self, frame: str, subtasks: int) -> None:
-        """Count the frames that a plan makes."""
+        """Count the frames that a plan, or a further part of one, makes."""
         self.frames += subtasks
-        self.planned[frame] = subtasks
+        self.planned[frame] = self.planned.get(frame, 0) + subtasks
+
+    def end(self, frame: str) -> None:
+        """Give back what was kept for a frame that has ended."""
+        if self.budget:
+            self.budget.end(frame)
 
     def planned_below(self, branch: str) -> int:
         """Return the frames that plans of a frame, and of all below it, made."""

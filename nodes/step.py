@@ -8,6 +8,7 @@ becomes a status with a reason, and the stack stays as it was.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 from langgraph.errors import GraphBubbleUp
@@ -16,7 +17,20 @@ from langgraph.types import Overwrite
 
 from frames.errors import CactusError, CallError, LimitError
 from frames.events import Event
-from frames.frame import ChildResult, Frame, Named, Phase, checked_task, is_planned, root
+from frames.frame import (
+    ChildResult,
+    Frame,
+    Named,
+    Phase,
+    checked_task,
+    child_result,
+    is_instance,
+    is_limited,
+    is_planned,
+    root,
+)
+from frames.journal import digest
+from frames.limits import DIRECTLY
 from frames.stack import Op, Stack, fold, found_so_far, found_text, has_answers, new_gaps, not_begun
 from frames.state import SCHEMA, Call, State
 from frames.text import one_line
@@ -31,6 +45,9 @@ Update = dict[str, Any]
 NodeFunction = Callable[[State, Runtime[Context]], Awaitable[Update]]
 
 _log = logging.getLogger("cactus")
+
+_ASKS = {"act": "solve"}
+"""The role that a node's model plays, where it is not the node's own name."""
 
 
 class Step:
@@ -52,11 +69,14 @@ class Step:
         self.frames: int = 1 if self.fresh else state["frames"]
         info = runtime.execution_info
         self.artifacts = Artifacts(runtime.store, (info.thread_id if info else None) or "")
-        self.emit: Callable[[Event | dict[str, Any]], None] = runtime.stream_writer
-        self.ask = Asking(role, self.path[-1], self.context, self.artifacts, self.emit)
+        self._stream, self._counts = runtime.stream_writer, dict[str, int]()
+        self.ask = Asking(_ASKS.get(role, role), self.path[-1], self.context, self.artifacts, self.emit)
+        self.ask.control = runtime.control
         self.ask.before = [] if self.fresh else state["calls"]
         if self.context.shared:
             self.context.shared.enter(self.path[0]["id"], self.ask.before, self.frames)
+            if budget := self.context.shared.budget:
+                budget.enter(self.path)
 
     @property
     def frame(self) -> Frame:
@@ -92,6 +112,24 @@ class Step:
 
     # --- what a node does -------------------------------------------------------------------------------
 
+    def emit(self, event: Event | dict[str, Any]) -> None:
+        """Tell whoever watches, and the run's log, of an event."""
+        log = self.context.events
+        told = log.tell(self._turn, event, self._counts) if log else event
+        if told is not None:
+            self._stream(told)
+
+    @cached_property
+    def _turn(self) -> str:
+        """What tells this step from all others of the run, in whichever process it is done."""
+        frame = self.frame
+        done = [[result["frame"], result["failed"]] for result in [*frame["results"], *(frame["stale"] or [])]]
+        replies = frame["approval"]["replies"] if "approval" in frame else 0
+        about = [frame["id"], frame["phase"], frame["attempt"], frame["feedback"], len(frame["plan"]), replies, done]
+        if instance := frame.get("instance"):
+            about += [len(frame.get("turns", ())), instance["ended"]]
+        return digest([self.role, frame["stale"] is None, *about])
+
     def emit_answer(self, text: str) -> None:
         """Tell whoever watches that the frame has an answer."""
         self.emit(
@@ -112,11 +150,16 @@ class Step:
         return self.update(op, traces=traces, notes=notes)
 
     async def settle(self, *, traces: Sequence[Trace]) -> Update:
-        """Return the update that pops the accepted frame; the root's, or a branch's, ends the run."""
+        """Return the update that pops the accepted frame; the root's, or a branch's, ends the run.
+
+        Where a limit had an effect on the root's answer, that is a partial one.
+        """
         self._end_frame(self.frame["id"], success=True)
         if len(self.path) == 1 and not self.is_branch:
-            output = self.frame["answer"]
-            return self.update({"op": "settle"}, traces=traces, **self._end("succeeded", output=output))
+            answer = self.frame["answer"]
+            if is_limited(self.frame):
+                return self.update({"op": "settle"}, traces=traces, **self._end("limited", partial=answer))
+            return self.update({"op": "settle"}, traces=traces, **self._end("succeeded", output=answer))
         if len(self.path) == 1:  # the fork takes the answer off the stack: it is not saved once more
             return self.update(traces=traces, **self._end("succeeded"))
         kept = await keep_large(self.artifacts, self.frame, self.context.inline_chars)
@@ -124,18 +167,31 @@ class Step:
         self.announce(fold(self.path, [[op]])[-1])
         return self.update(op, traces=traces)
 
-    def fail(self, gap: str, *, gaps: Sequence[str] = (), found: Sequence[ChildResult] = (), **account: Any) -> Update:
+    def fail(
+        self,
+        gap: str,
+        *,
+        gaps: Sequence[str] = (),
+        found: Sequence[ChildResult] = (),
+        limited: bool = False,
+        unjudged: bool = False,
+        **account: Any,
+    ) -> Update:
         """Return the update for a frame without an answer: it fails its branch, or leaves a gap in its parent's plan.
 
         ``gap`` says which frame and why. Under the policy ``partial`` the frames above it fail in turn while
-        they have no other child's answer. ``found`` are answers beyond those on the stack.
+        they have no other child's answer. ``found`` are answers beyond those on the stack. ``limited``: a limit is
+        why, so that the run ends at a limit and not in a failure. ``unjudged``: as in ``halt``.
         """
+        limited = limited or is_limited(self.frame)
         if self.context.on_failure == "fail":
-            return self.halt("failed", gaps=[*gaps, gap], found=found, **account)
+            return self.halt("limited" if limited else "failed", gaps=[*gaps, gap], found=found, **account)
         self._end_frame(self.frame["id"], success=False)
         path, ops, gaps = self.path, list[Op](), list(gaps)
         while len(path) > 1:
             op: Op = {"op": "settle", "failed": gap.partition(": ")[2]}
+            if limited:
+                op["limited"] = True
             below, before = len(path) - 2, path[-2]
             path = fold(path, [[op]])
             ops.append(op)
@@ -143,27 +199,70 @@ class Step:
             if len(path) > below + 1 or has_answers(path[-1]):
                 self.announce(path[-1])
                 return self.update(*ops, gaps=gaps, **account)
-            gap = f"{path[-1]['id']}: none of its subtasks has an answer"
+            gap, limited = f"{path[-1]['id']}: none of its subtasks has an answer", is_limited(path[-1])
             if len(path) > 1:
                 self._end_frame(path[-1]["id"], success=False)
-        return self.halt("failed", gaps=[*gaps, gap], found=found, **account)
+        account["unjudged"] = unjudged and len(self.path) == 1
+        return self.halt("limited" if limited else "failed", gaps=[*gaps, gap], found=found, **account)
+
+    def at_limit(self, limit: LimitError) -> Update:
+        """Return the update for a step that a limit stops: the frame goes on without it, or fails, or the run ends.
+
+        A combination fails its frame while something is kept back for those above it; where nothing is left, the run
+        ends with what was found.
+        """
+        shared, frame = self.context.shared, self.frame
+        reached = limit.name == "deadline" or (shared is not None and shared.reached is not None)
+        if not self.context.soft_limits or reached:
+            return self.limited(limit)
+        if self.role in ("atomize", "decompose"):
+            return self.directly(limit)
+        combines = is_planned(frame) and not is_instance(frame)
+        ends = combines and not (limit.kept and frame["id"] != "0")
+        if self.context.on_failure == "fail" or self.role not in ("solve", "verify", "aggregate") or ends:
+            return self.limited(limit)
+        self.tell_limit(limit)
+        return self.fail(f"{frame['id']}: {limit}", limited=True, unjudged=self.role == "verify")
+
+    def directly(self, limit: LimitError) -> Update:
+        """Return the update that has the frame solved directly, for a limit leaves no room to split it."""
+        self.tell_limit(limit)
+        op: Op = {"op": "revise", "fields": {"phase": "solve", "plan": [], "limited": True}}
+        return self.update(op, gaps=[f"{self.frame['id']}: {limit}{DIRECTLY}"])
 
     def limited(self, limit: LimitError) -> Update:
         """Return the update that ends the run at a limit, with what was found so far."""
+        self.tell_limit(limit)
         if self.context.shared:
             self.context.shared.reached = limit
-        return self.halt("limited", gaps=[f"{self.frame['id']}: {limit}", *not_begun(self.path, str(limit))])
+        gaps = [f"{self.frame['id']}: {limit}", *not_begun(self.path, str(limit))]
+        unjudged = self.role == "verify" and self.context.profile != "classic"
+        return self.halt("limited", gaps=gaps, halted=True, unjudged=unjudged)
 
     def halt(
-        self, status: Literal["failed", "limited"], *, found: Sequence[ChildResult] = (), **account: Any
+        self,
+        status: Literal["failed", "limited"],
+        *,
+        found: Sequence[ChildResult] = (),
+        halted: bool = False,
+        unjudged: bool = False,
+        **account: Any,
     ) -> Update:
         """Return the update that ends the run, or the branch, here, the stack left as it is.
 
         ``found`` are answers beyond those on the stack; a limit, and in all but ``classic`` a failure, gives them.
+        ``halted``: a limit cuts off the whole run. ``unjudged``: the frame has an answer that could not be verified,
+        which the root gives as it is, and a combination in place of what it combines.
         """
         self.end_below(self.path[0]["id"])
         found = [*found_so_far(self.path), *found] if self.context.profile != "classic" or status == "limited" else []
-        return self.update(**self._end(status, partial=found_text(found)), found=found, **account)
+        whole = len(self.path) == 1 and not self.is_branch
+        if unjudged and (whole or is_planned(self.frame)):
+            found = [*found_so_far(self.path[:-1]), child_result(self.frame)]
+        partial = self.frame["answer"] if unjudged and whole else found_text(found)
+        if whole and (instance := self.frame.get("instance")):
+            partial = self.frame["answer"] or instance["partial"] or partial
+        return self.update(**self._end(status, partial=partial, halted=halted), found=found, **account)
 
     def update(
         self,
@@ -210,14 +309,18 @@ class Step:
             "output": None,
             "partial": None,
             "found": [],
+            "halted": False,
             "duration_ms": 0,
         }
 
-    def _end(self, status: str, *, output: str | None = None, partial: str | None = None) -> Update:
+    def _end(
+        self, status: str, *, output: str | None = None, partial: str | None = None, halted: bool = False
+    ) -> Update:
         if self.is_branch:
-            return {"status": status}
+            return {"status": status, "halted": halted}
         return {
             "status": status,
+            "halted": halted,
             "success": status == "succeeded",
             "output": output,
             "partial": partial,
@@ -232,23 +335,26 @@ class Step:
         for id_ in sorted(ending, key=lambda id_: (-id_.count("."), id_)):
             self._end_frame(id_, success=False)
 
+    def tell_limit(self, limit: LimitError) -> None:
+        """Tell whoever watches that a limit had an effect on the frame."""
+        self.emit({"event": "limit", "frame": self.frame["id"], "limit": limit.name, "reason": str(limit)})
+
     def _end_frame(self, frame: str, *, success: bool) -> None:
         if self.context.shared:
             self.context.shared.open.discard(frame)
+            self.context.shared.end(frame)
         self.emit({"event": "done", "frame": frame, "success": success})
 
     def announce(self, frame: Frame) -> None:
         """Tell whoever watches that a frame was made."""
         if self.context.shared:
             self.context.shared.open.add(frame["id"])
-        if frame["phase"] != "atomize":
+        if frame["phase"] != "atomize" and (frame["phase"] != "act" or is_instance(frame)):
             return
-        parent, _, _ = frame["id"].rpartition(".")
         self.emit(
             {
                 "event": "frame",
                 "frame": frame["id"],
-                "parent": parent or None,
                 "task": frame["task"],
                 "depth": frame["depth"],
                 "kind": frame["kind"],
@@ -287,7 +393,11 @@ def node(role: str, *, bounded: bool = True) -> Callable[[Callable[[Step], Await
             step = Step(role, state, runtime)
             step.begin()
             current_request.set(step.ask.request)
-            return await _within_boundary(step, work, bounded=bounded)
+            try:
+                return await _within_boundary(step, work, bounded=bounded)
+            finally:
+                if step.context.events:
+                    await step.context.events.flush()
 
         run.__name__ = run.__qualname__ = role
         run.__doc__ = work.__doc__
@@ -302,7 +412,7 @@ async def _within_boundary(step: Step, work: Callable[[Step], Awaitable[Update]]
     except GraphBubbleUp:
         raise
     except LimitError as limit:
-        return step.limited(limit)
+        return step.at_limit(limit)
     except CallError as error:
         return step.fail(step.explain(error))
     except Exception as error:  # noqa: BLE001  # the frame's boundary: any fault of a component or client becomes its status

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, cast
 
 from frames import trace
-from frames.frame import Frame, child_id, is_planned, place
+from frames.frame import Frame, child_id, is_instance, is_planned, place
 from frames.stack import Op
 from frames.text import clean
 from nodes.asking import Asking
@@ -138,7 +138,7 @@ async def verify(step: Step) -> Update:
     traced = trace.verified(frame, accepted=verdict.accepted, feedback=verdict.feedback)
     if verdict.accepted:
         return await step.settle(traces=[traced])
-    if is_planned(frame):
+    if is_planned(frame) and not is_instance(frame):
         return _combine_again(step, verdict, traced)
     if step.has_attempts:
         return step.go("retry", feedback=verdict.feedback, traces=[traced])

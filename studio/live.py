@@ -4,9 +4,10 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.spinner import Spinner
@@ -22,6 +23,10 @@ Entry = tuple[str, str | None]  # a line: a frame's id, and its task where it is
 
 _DROPPED = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\u200d")
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "red"), "running": ("●", "cyan")}
+_ASCII = str.maketrans({"✓": "+", "✗": "x", "●": "*", "·": ".", "…": "~"})  # each as wide as before
+
+SPENT_FROM = 72
+"""Columns from which on a line ends with what its frame has spent."""
 
 
 def visible(text: str) -> str:
@@ -87,6 +92,12 @@ class LiveView:
             if line:
                 self._print(Text(line))
 
+    def know(self, told: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what a run told before this."""
+        for event in told:
+            self.tree.apply(event, self._clock())
+        self.tree.rest()
+
     def _print(self, line: Text) -> None:
         try:
             self._console.print(line, soft_wrap=True)
@@ -117,6 +128,18 @@ def _standard_error() -> Console:
     return _BestEffort(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
 
 
+def _of_cell(event: Mapping[str, Any]) -> str:
+    """Return what became of an agent's code: its error, or that it finished or waits, or what it printed."""
+    launches = len(event["launches"])
+    if event["error"]:
+        return f"failed: {printable(event['error'].splitlines()[-1], 100)}"
+    if event["finished"]:
+        return "finished"
+    if launches:
+        return f"launched {launches} subagent{'s' * (launches > 1)}"
+    return f"printed: {printable(event['output'], 100)}" if event["output"].strip() else "ran"
+
+
 def plain_line(event: Mapping[str, Any]) -> str | None:
     """Return one line about an event that is worth one."""
     frame = event.get("frame")
@@ -138,6 +161,8 @@ def plain_line(event: Mapping[str, Any]) -> str | None:
             return f"{frame} {printable(event['tool'], 40)} {printable(event['arguments'], 80)}" + (
                 "" if event["ok"] else " failed"
             )
+        case "cell":
+            return f"{frame} step {event['step']}: {_of_cell(event)}"
         case "wait":
             return f"{frame} waiting {event['seconds']:.1f} s: {printable(event['reason'])}"
         case "done":
@@ -154,7 +179,7 @@ class Picture:
         self._bound = calls_bound
         self._clock = clock
         self._began = clock()
-        self._spinner = Spinner("dots", style="cyan")
+        self._spinners = {False: Spinner("dots", style="cyan"), True: Spinner("line", style="cyan")}
         self.ended = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -162,12 +187,18 @@ class Picture:
         entries = self._entries()
         path = set() if self.ended else set(self._tree.path())
         on_path = [index for index, entry in enumerate(entries) if entry[0] in path]
+        plain = options.ascii_only
         footer = [self._footer()] if height > FOOTER else []
         for item in _folded(len(entries), on_path, max(height - FOOTER, 1)):
-            line = self._line(entries[item], console, width) if isinstance(item, int) else _hidden(item, entries, width)
-            yield _fitted(line, width)
+            seconds = console.get_time()
+            line = (
+                self._line(entries[item], seconds, width, plain=plain)
+                if isinstance(item, int)
+                else _hidden(item, entries, width)
+            )
+            yield _fitted(line, width, plain=plain)
         for line in footer:
-            yield _fitted(line, width)
+            yield _fitted(line, width, plain=plain)
 
     def _entries(self) -> list[Entry]:
         """Return the id of each line, and the task where it has not begun; finished subtrees are one line."""
@@ -184,19 +215,28 @@ class Picture:
     def _open(self, node: Node) -> bool:
         return node.state == "running" or (self.ended and node.state == "failed") or node.id == "0"
 
-    def _line(self, entry: Entry, console: Console, width: int) -> Text:
+    def _line(self, entry: Entry, seconds: float, width: int, *, plain: bool) -> Text:
         frame, task = entry
         if task is not None:
             return Text(f"{_indent(frame, width)}· {frame} {printable(task)}", "dim")
         node = self._tree.nodes[frame]
         working = frame in self._tree.working and node.state == "running" and not self.ended
         mark, colour = _MARKS[node.state]
-        head = self._spinner.render(console.get_time()) if working else None
+        head = self._spinners[plain].render(seconds) if working else None
         line = Text(_indent(frame, width)).append_text(head if isinstance(head, Text) else Text(mark, colour))
         line.append(f" {frame} ", "bold red" if node.state == "failed" else "bold")
         title = Text(f"{node.kind}  " if node.kind else "", "magenta")
         title.append(printable(node.task), "red" if node.state == "failed" else "")
-        return beside(line, title, self._about(node, working=working), width)
+        spent = self._spent(node) if width >= SPENT_FROM else Text()
+        line = beside(line, title, self._about(node, working=working), width - spent.cell_len)
+        line.truncate(width - spent.cell_len, overflow="ellipsis", pad=True)
+        return line.append_text(spent)
+
+    def _spent(self, node: Node) -> Text:
+        """Return how long a frame has taken, and what it and all below it have spent, in columns."""
+        until = self._clock() if node.ended is None else node.ended
+        dollars = f"{money(node.usd)}" if node.usd is not None else ""
+        return Text(f" {_took(until - node.made):>6} {amount(node.tokens):>5} tok {dollars:>7}".rstrip(), "dim")
 
     def _about(self, node: Node, *, working: bool) -> Text:
         """Return what stands behind the task: the step under way, what went wrong, or the answer."""
@@ -216,18 +256,45 @@ class Picture:
         most = f" of at most {self._bound}" if self._bound is not None else ""
         seconds = self._clock() - self._began
         frames = f"{len(tree.nodes)} frames, {tree.done} done"
-        return Text(f"{frames} · {tree.calls} calls{most} · {tree.tokens} tokens · {seconds:.0f} s", "dim")
+        dollars = f" · {money(tree.usd)}" if tree.usd else ""
+        return Text(f"{frames} · {tree.calls} calls{most} · {tree.tokens} tokens{dollars} · {seconds:.0f} s", "dim")
 
 
 def _indent(frame: str, width: int) -> str:
     return " " * min(frame.count(".") * 2, width // 3)
 
 
-def _fitted(line: Text, width: int) -> Text:
-    """Return ``line`` cut to one row of ``width`` cells."""
+def _took(seconds: float) -> str:
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} m"
+        if seconds < 6000
+        else f"{seconds / 3600:.0f} h"
+    )
+
+
+def amount(count: int) -> str:
+    """Return a number of tokens in at most five characters: ``940``, ``12.3k``, ``4.5M``."""
+    return str(count) if count < 1000 else f"{count / 1e3:.1f}k" if count < 999_950 else f"{count / 1e6:.1f}M"
+
+
+def money(usd: float) -> str:
+    """Return US dollars, small sums with their first digits."""
+    return f"${usd:.2f}" if usd >= 0.995 or not usd else f"${usd:.4f}"
+
+
+def _fitted(line: Text, width: int, *, plain: bool) -> Text:
+    """Return ``line`` cut to one row of ``width`` cells; ``plain``: in ASCII, for a console that has no more."""
     line.truncate(width, overflow="ellipsis")
+    if plain:
+        line.plain = _in_ascii(line.plain)
     line.no_wrap = True
     return line
+
+
+def _in_ascii(text: str) -> str:
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in text.translate(_ASCII))
 
 
 def _hidden(lines: range, entries: list[Entry], width: int) -> Text:

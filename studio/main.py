@@ -25,9 +25,12 @@ class _Cli(click.Group):
         "fork": "studio.commands.fork",
         "runs": "studio.commands.runs",
         "show": "studio.commands.show",
+        "export": "studio.commands.export",
+        "eval": "studio.commands.eval",
         "bound": "studio.commands.bound",
         "demo": "studio.commands.demo",
         "doctor": "studio.commands.doctor",
+        "dev": "studio.commands.dev",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature

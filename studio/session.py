@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,7 +70,9 @@ class Session:
         Raises:
             UsageError: there is no such run, or another process works on it.
         """
-        return await self._kept(lambda runs, control: runs.resume(self.context, self.run_id, control, decisions))
+        return await self._kept(
+            lambda runs, control: runs.resume(self.context, self.run_id, control, decisions), goes_on=True
+        )
 
     async def fork(self, run_id: str, change: Change) -> dict[str, Any]:
         """Return the document of a new run, a fork of ``run_id`` with one frame changed.
@@ -82,11 +84,15 @@ class Session:
             await asyncio.to_thread(self.context.models.resolve, name)
         return await self._kept(lambda runs, control: runs.fork(self.context, run_id, self.run_id, change, control))
 
-    async def _kept(self, begin: Callable[[Runs, RunControl], AsyncIterator[dict[str, Any]]]) -> dict[str, Any]:
+    async def _kept(
+        self, begin: Callable[[Runs, RunControl], AsyncIterator[dict[str, Any]]], *, goes_on: bool = False
+    ) -> dict[str, Any]:
         with self._stopping() as stopping:
             await asyncio.to_thread(self._find_models)
             async with open_store(self._db) as store:
-                return await self._watched(begin(Runs(store), stopping.control), stopping)
+                runs = Runs(store)
+                told = await runs.told(self.run_id) if goes_on and not self._quiet else []
+                return await self._watched(begin(runs, stopping.control), stopping, told)
 
     def decided(self, document: dict[str, Any], *, asks: bool) -> dict[str, Any]:
         """Return the document of a run that waits for nobody, or that nobody decides on; ``asks``: at the terminal."""
@@ -107,10 +113,14 @@ class Session:
             finally:
                 self.context.models.close()
 
-    async def _watched(self, events: AsyncIterator[dict[str, Any]], stopping: "_Stopping") -> dict[str, Any]:
+    async def _watched(
+        self, events: AsyncIterator[dict[str, Any]], stopping: "_Stopping", told: Sequence[Mapping[str, Any]] = ()
+    ) -> dict[str, Any]:
+        """Show a run as it goes on, what it has ``told`` before included, and return its document."""
         document: dict[str, Any] = {}
         self._say(at_most(bound_of(self.context)))
         with self._view() as view:
+            view.know(told)
             stopping.running = True
             async for event in events:
                 if event["event"] == "end":

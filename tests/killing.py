@@ -21,7 +21,7 @@ from graph.store import open_store
 from nodes.context import Context
 
 TASK = "the task"
-COMPARED = ("status", "output", "gaps", "traces", "frames")
+COMPARED = ("status", "output", "gaps", "traces", "frames", "events")
 
 
 def killing(store: Any, at: int) -> None:
@@ -58,7 +58,15 @@ async def work(where: str, settings: dict[str, Any], run_id: str, at: int | None
         document: dict[str, Any] = {}
         async for event in events:
             document = event.get("result", document)
-        return document
+        return {**document, "events": told(await runs.events(run_id))}
+
+
+def told(events: list[dict[str, Any]]) -> list[str]:
+    """Return what a run told, whenever that was, in no order; and a word where its ids have a gap."""
+    timeless = ({k: v for k, v in event.items() if k not in ("id", "time", "seconds")} for event in events)
+    gaps = [event["id"] for event in events] != list(range(1, len(events) + 1))
+    within = [event for event in timeless if event["event"] not in ("run", "end")]
+    return sorted(json.dumps(event) for event in within) + ["a gap"] * gaps
 
 
 def in_a_fork(*args: Any) -> dict[str, Any] | None:

@@ -3,14 +3,18 @@
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 import zstandard
+
+NOW = "2026-01-01T00:00:00+00:00"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -108,18 +112,41 @@ class OpenAIHandler(_Handler):
 
 @dataclass
 class LangSmith:
-    """Keeps every request, and the runs that they brought, by id, later parts over earlier ones."""
+    """Keeps every request, and the runs and feedback that they brought, by id, later parts over earlier ones."""
 
     requests: list[str] = field(default_factory=list[str])
     runs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    feedback: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    projects: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    examples: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
 class LangSmithHandler(_Handler):
     def do_GET(self) -> None:
-        self.server.state.requests.append(self.path)  # type: ignore[attr-defined]
+        state: LangSmith = self.server.state  # type: ignore[attr-defined]
+        state.requests.append(self.path)
+        path, _, query = self.path.partition("?")
+        asked = {name: values[0] for name, values in parse_qs(query).items()}
+        if path == "/info":
+            self.answer(200, json.dumps(self.info()).encode())
+        elif path == "/sessions":
+            self.answer(200, json.dumps([project(state, asked.get("name", "default"))]).encode())
+        elif path == "/datasets":
+            found = [each for each in state.datasets.values() if each["name"] == asked.get("name", each["name"])]
+            self.answer(200, json.dumps(found).encode())
+        elif path == "/examples":
+            found = [each for each in state.examples if each["dataset_id"] == asked["dataset"]]
+            found = found[int(asked.get("offset", 0)) :]
+            self.answer(200, json.dumps(found[: int(asked.get("limit", 100))]).encode())
+        else:
+            self.answer(404, b"{}")
+
+    def info(self) -> dict[str, Any]:
         limits = {"use_multipart_endpoint": True, "size_limit": 100, "size_limit_bytes": 20_000_000}
         limits |= {"scale_up_qsize_trigger": 1000, "scale_up_nthreads_limit": 2, "scale_down_nempty_trigger": 4}
-        self.answer(200, json.dumps({"version": "0.12", "batch_ingest_config": limits}).encode())
+        flags = {"dataset_examples_multipart_enabled": False}
+        return {"version": "0.12", "batch_ingest_config": limits, "instance_flags": flags}
 
     def do_POST(self) -> None:
         state: LangSmith = self.server.state  # type: ignore[attr-defined]
@@ -127,11 +154,25 @@ class LangSmithHandler(_Handler):
         body = self.body()
         if self.path.endswith("/multipart"):
             self.take_parts(state, body)
-        else:
-            batch = json.loads(body)
-            for run in [*batch.get("post", []), *batch.get("patch", [])]:
+            self.answer(202, b"{}")
+            return
+        value = json.loads(body)
+        reply: Any = {}
+        if self.path == "/runs/batch":
+            for run in [*value.get("post", []), *value.get("patch", [])]:
                 state.runs.setdefault(run["id"], {}).update(run)
-        self.answer(202, b"{}")
+        elif self.path == "/feedback":
+            state.feedback[value["id"]] = value
+        elif self.path.startswith("/sessions"):
+            known = next((each for each in state.projects.values() if self.path.endswith(each["id"])), None)
+            reply = known or project(state, value.pop("name", ""), **value)
+        elif self.path == "/datasets":
+            value |= {"id": str(uuid.uuid4()), "created_at": NOW, "modified_at": NOW}
+            reply = state.datasets[value["id"]] = value
+        elif self.path == "/examples/bulk":
+            reply = [{"id": str(uuid.uuid4()), "created_at": NOW, "modified_at": NOW, **each} for each in value]
+            state.examples += reply
+        self.answer(200, json.dumps(reply).encode())
 
     do_PATCH = do_POST  # noqa: N815  # the name that http.server looks for
 
@@ -139,7 +180,36 @@ class LangSmithHandler(_Handler):
         head = f"Content-Type: {self.headers['content-type']}\r\n\r\n".encode()
         for part in BytesParser().parsebytes(head + body).get_payload():  # type: ignore[union-attr]
             name = part.get_param("name", header="content-disposition")  # type: ignore[union-attr]
-            _, run, *inner = str(name).split(".")
+            kind, entry, *inner = str(name).split(".")
             value = json.loads(part.get_payload(decode=True))  # type: ignore[union-attr,arg-type]
             update = {inner[0]: value} if inner else value
-            state.runs.setdefault(run, {}).update(update)
+            (state.feedback if kind == "feedback" else state.runs).setdefault(entry, {}).update(update)
+
+
+def project(state: LangSmith, name: str, **more: Any) -> dict[str, Any]:
+    """Return the project of that name, made where it is missing."""
+    known = {"id": str(uuid.uuid4()), "tenant_id": str(uuid.uuid4()), "name": name, "reference_dataset_id": None}
+    return state.projects.setdefault(name, {**known, "start_time": NOW, **more})
+
+
+@dataclass
+class Collector:
+    """Keeps the spans that were exported to it, and the paths that were asked."""
+
+    spans: list[Any] = field(default_factory=list[Any])
+    requests: list[str] = field(default_factory=list[str])
+
+
+class CollectorHandler(_Handler):
+    """An OpenTelemetry collector's receiver, OTLP over HTTP."""
+
+    def do_POST(self) -> None:
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        state: Collector = self.server.state  # type: ignore[attr-defined]
+        state.requests.append(self.path)
+        body = self.body()
+        request = ExportTraceServiceRequest()
+        request.ParseFromString(body)
+        state.spans += [span for each in request.resource_spans for scope in each.scope_spans for span in scope.spans]
+        self.answer(200, b"", {"content-type": "application/x-protobuf"})

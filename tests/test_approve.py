@@ -14,7 +14,7 @@ from rich.console import Console
 
 from frames.frame import KINDS
 from graph import RecursiveTaskSolver, always_accept, build, make_graph
-from graph.store import serializer
+from graph.compressed import serializer
 from nodes import approve
 from nodes.approve import ALLOWED, Decision
 from nodes.approve import read_decision as read_reply

@@ -251,7 +251,7 @@ def test_help_shows_examples_line_by_line(cactus: Cactus) -> None:
     assert "\n    cactus runs --limit 5 --json\n" in cactus("runs", "--help").out
 
 
-@pytest.mark.parametrize("command", ["solve", "runs", "show", "bound", "demo", "doctor"])
+@pytest.mark.parametrize("command", ["solve", "runs", "show", "bound", "demo", "doctor", "dev"])
 def test_help_has_examples(cactus: Cactus, command: str) -> None:
     done = cactus(command, "--help")
     assert done.status == 0

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-TESTED_ELSEWHERE = re.compile("--decide|--approve|--max-usd")
-"""In tests/test_exactness.py: these commands end otherwise than with an answer."""
+TESTED_ELSEWHERE = re.compile("--decide|--approve|--max-usd|^dev|--from-trace|--upload")
+"""In tests of their own, for they end otherwise than with an answer, or need a server or a trace."""
 
 PLAN = [{"id": name, "task": f"part {name}", "kind": "think"} for name in "abc"]
 
@@ -57,6 +58,7 @@ def test_commands_are_understood(
     page: str, line: str, cactus: Cactus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "task.md").write_text("a task")
+    (tmp_path / "tasks.jsonl").write_text(blocks(ROOT / "docs" / "evaluate.md", "json")[0])
     (tmp_path / "sales.csv").write_text("region,sales")
     for folder in ("docs", "handbook", "manuals"):
         (tmp_path / folder).mkdir()
@@ -68,11 +70,14 @@ def test_commands_are_understood(
     split = {"role": "decompose", "json": {"subtasks": PLAN}}
     atomic = [{"role": "atomize", "depth": 0, "json": {"atomic": False}}, {"role": "atomize", "json": {"atomic": True}}]
     model = cactus.script(split, *atomic, default="ACCEPT")
-    if page == "exact-runs.md":
+    if "tariffs" in line or page == "exact-runs.md":
         cactus("solve", "t", "--run-id", "tariffs", "--model", model)
         cactus(
             "solve", "t", "--run-id", "offers", "--model", model, "--max-calls", "3"
         ) if "resume offers" in line else ""
+    if page == "agent.md":
+        model = cactus.script(default="```python\nfinish('done')\n```")
+        cactus("solve", "t", "--profile", "agent", "--run-id", "stock", "--model", model)
     monkeypatch.setenv("CACTUS_MODEL", model)
     known = {"local": model, "openai:gpt-5-mini": model, "solve=openai:gpt-5": f"solve={model}"}
     args = [known.get(argument, argument) for argument in shlex.split(line)]
@@ -91,6 +96,38 @@ def test_the_python_of_exact_runs(tmp_path: Path) -> None:
     result = namespace["changed"](model, tmp_path / "runs.db", "the task")
     assert result.success
     assert result.usage["calls"] == 1  # the combination; its verdict on the same text is shared
+
+
+def test_the_python_of_agent(tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {}
+    for block in blocks(ROOT / "docs" / "agent.md", "python"):
+        exec(compile(block, "agent.md", "exec"), namespace)
+    from graph import RecursiveTaskSolver
+    from nodes.models.scripted import ScriptedChatModel
+
+    def model(*codes: tuple[str, str]) -> ScriptedChatModel:
+        rules = [{"role": "solve", "task": task, "reply": f"```python\n{code}\n```"} for task, code in codes]
+        return ScriptedChatModel.from_script({"rules": rules})
+
+    total = "stocks = [await stock('bolt'), await stock('nut')]\nfinish(sum(map(int, stocks)))"
+    assert namespace["counted"](model((".", total)), tmp_path / "runs.db").output == "52"
+    launched = "rows = await launch_subagent('sum it', context={'rows': [1, 2, 3, 4]}, returns='int')\nfinish(rows)"
+    codes = ("Add up", "finish(sum(context))"), ("sum it", namespace["agent_code"]), (".", launched)
+    assert RecursiveTaskSolver.agent(model(*codes)).solve("the task").output == "10"
+
+
+async def test_the_python_of_events(tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile(blocks(ROOT / "docs" / "events.md", "python")[0], "events.md", "exec"), namespace)
+    from frames import events
+    from nodes.models.scripted import ScriptedChatModel
+
+    model = ScriptedChatModel.from_script({"rules": [], "default": "yes"})
+    live = await namespace["watched"](model, tmp_path / "runs.db", "the task")
+    assert live[-1]["result"]["success"]
+    kinds = {typing.get_args(kind.__annotations__["event"])[0] for kind in typing.get_args(events.Event)}
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "events.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(rows) == kinds, "the page names every kind of event"
 
 
 def test_the_bound_in_get_started(cactus: Cactus) -> None:

@@ -171,9 +171,8 @@ async def test_case_7_calls_side_by_side_never_pass_the_limit_together(cap: int)
     )
     result = await made.asolve("0")
     assert result.status == "limited"
-    assert result.usage["calls"] == cap
-    assert result.partial is not None
-    assert result.partial.count("an answer") == cap
+    assert result.usage["calls"] == {3: 1, 5: 4}[cap], "one call short of a plan, and of the plans below it"
+    assert result.partial == "an answer"
 
 
 async def test_case_15_a_slow_sibling_holds_nobody_back() -> None:
@@ -249,7 +248,8 @@ async def test_case_24_every_frame_that_began_ends_and_every_other_is_in_a_gap(l
         planned = {event["frame"]: len(event["subtasks"]) for event in events if event["event"] == "plan"}
         parts = {f"{frame}.{place}" for frame, count in planned.items() for place in range(count)} - set(planned)
         answered = {event["frame"] for event in events if event["event"] == "done" and event["success"]}
-        assert parts - answered == {gap.partition(":")[0] for gap in result["gaps"]} & parts
+        without = [gap for gap in result["gaps"] if not gap.endswith("solved directly")]
+        assert parts - answered == {gap.partition(":")[0] for gap in without} & parts
 
 
 def test_a_child_that_is_sent_back_takes_those_that_build_on_it_along() -> None:
@@ -312,6 +312,7 @@ def test_answers_that_are_being_done_anew_are_found_all_the_same(calls: int) -> 
     result = chain(True, max_calls=calls).solve("0")
     assert result.status == "limited"
     assert result.partial is not None
+    assert result.gaps[-1] == f"0: max_calls = {calls} reached"
     assert sorted(line.split()[0] for line in result.partial.splitlines() if line.startswith("0.")) == [
         "0.0",
         "0.1",
@@ -320,18 +321,12 @@ def test_answers_that_are_being_done_anew_are_found_all_the_same(calls: int) -> 
 
 
 async def test_a_limit_inside_a_fork_tells_what_the_chain_around_it_leaves() -> None:
-    made = RecursiveTaskSolver.roma(
-        lambda prompt: "an answer",
-        atomizer=lambda task, depth: task not in ("0", "0.0"),
-        decomposer=lambda task, depth: [
-            {"id": str(n), "task": f"{task}.{n}", "kind": "think", "depends_on": [n - 1] if n and task == "0" else []}
-            for n in range(3)
-        ],
-        verifier=always_accept(),
-        max_calls=1,
-    )
-    gaps = (await made.asolve("0")).gaps
-    reached = "max_calls = 1 reached"
+    async def work(frame: str) -> None:
+        await asyncio.sleep(0 if frame == "0.0.0" else 60)
+
+    plan = [Node([], [Node([]), Node([]), Node([])]), Node([0]), Node([1])]
+    gaps = (await solver(plan, work, deadline=0.5).asolve("0")).gaps
+    reached = "deadline = 0.5 s reached"
     assert gaps[-2:] == [f"0.1: not begun: {reached}", f"0.2: not begun: {reached}"]
     assert [gap.partition(":")[0] for gap in gaps[:-2]] == ["0.0.1", "0.0.2"]
 

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 
 from frames.errors import UsageError
 from graph import graph, make_graph
 from graph.routes import AFTER
+from tests.scripts import every_kind
 
 
 def script(folder: Path) -> str:
@@ -82,3 +85,17 @@ async def test_no_node_blocks_the_event_loop(tmp_path: Path) -> None:
     finally:
         blocker.deactivate()
     assert output["status"] == "succeeded", output["gaps"]
+
+
+async def test_no_node_of_roma_does_with_any_kind_of_task(tmp_path: Path) -> None:
+    context: Any = {"profile": "roma", **every_kind(tmp_path)}
+    app, config = make_graph(InMemorySaver(), store=InMemoryStore()), {"configurable": {"thread_id": "x"}}
+    blocker = BlockBuster()
+    blocker.activate()
+    try:
+        await app.ainvoke({"task": "t"}, config, context=context)  # type: ignore[arg-type]
+        output = await app.ainvoke(Command(resume="approve"), config, context=context)  # type: ignore[arg-type]
+    finally:
+        blocker.deactivate()
+    assert (output["status"], output["gaps"]) == ("succeeded", [])
+    assert sorted(t["frame"] for t in output["traces"] if t["type"] == "SOLVED") == ["0.0", "0.1", "0.1", "0.2", "0.3"]

@@ -11,11 +11,14 @@ ROOT = Path(__file__).parent.parent
 ORDER = ["frames", "nodes", "graph", "studio"]
 
 
-def imported(file: Path) -> set[str]:
+def modules(file: Path) -> list[str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-    return {name.split(".")[0] for name in names}
+    return names + [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+
+
+def imported(file: Path) -> set[str]:
+    return {name.split(".")[0] for name in modules(file)}
 
 
 @pytest.mark.parametrize("folder", ORDER)
@@ -23,6 +26,15 @@ def test_imports_run_one_way(folder: str) -> None:
     above = set(ORDER[ORDER.index(folder) + 1 :])
     for file in (ROOT / folder).rglob("*.py"):
         assert not imported(file) & above, file
+
+
+def test_worlds_stand_alone() -> None:
+    for file in (ROOT / "worlds").rglob("*.py"):
+        ours = {name for name in modules(file) if name.split(".")[0] in ORDER}
+        assert ours <= {"frames.errors"}, file
+    for folder in ORDER[:-1]:
+        for file in (ROOT / folder).rglob("*.py"):
+            assert "worlds" not in imported(file), file
 
 
 def test_the_pure_core_knows_langgraph_in_one_module() -> None:
@@ -37,7 +49,7 @@ FOREIGN = ["nodes/tools/load.py", "nodes/tools/run.py"]
 def test_broad_excepts_stand_at_the_frames_boundary_alone() -> None:
     found = [
         f"{file.relative_to(ROOT)}"
-        for folder in ORDER
+        for folder in [*ORDER, "worlds"]
         for file in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.ExceptHandler)

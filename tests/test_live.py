@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from studio.live import LiveView, Picture, printable
+from studio.live import LiveView, Picture, amount, printable
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [bold]x[/] \u202eright\r\n\tleft 👩\u200d👧 🇫🇷 e\u0301 中文字 مرحبا "
 
@@ -23,7 +23,7 @@ def deep(fan: int, depth: int, at: int, task: str = "task") -> list[dict[str, An
     """Return the events of a run that is ``depth`` levels down, each time at subtask ``at`` of ``fan``."""
     events, id_ = [frame("0", task)], "0"
     for _ in range(depth):
-        events.append({"event": "plan", "frame": id_, "subtasks": [task] * fan})
+        events.append({"event": "plan", "frame": id_, "subtasks": [{"task": task}] * fan})
         for index in range(min(at, fan - 1)):
             events.append(frame(f"{id_}.{index}", task))
             events.append({"event": "answer", "frame": f"{id_}.{index}", "role": "solve", "attempt": 1, "answer": task})
@@ -143,3 +143,71 @@ def test_a_dumb_terminal_gets_plain_lines() -> None:
     with LiveView(9, console=console) as view:
         view({"event": "step", "frame": "0.1", "role": "solve", "attempt": 1})
     assert console.file.getvalue() == "0.1 solve attempt 1\n"  # type: ignore[attr-defined]
+
+
+def call(frame: str, tokens: int, usd: float | None, **more: Any) -> dict[str, Any]:
+    return {"event": "call", "frame": frame, "input_tokens": tokens, "output_tokens": 0, "usd": usd, **more}
+
+
+def test_a_line_ends_with_what_its_frame_and_all_below_it_have_spent() -> None:
+    events = [
+        *deep(2, 1, 1),
+        call("0.1", 1200, 0.5),
+        call("0.0", 40, 0.25),
+        call("0", 1, 0.0),
+        call("0", 99, 0.1, saved=True),
+    ]
+    lines = drawn(events, 100, 20)
+    assert [line.split()[-3:] for line in lines[:3]] == [
+        ["1.2k", "tok", "$0.7500"],
+        ["40", "tok", "$0.2500"],
+        ["1.2k", "tok", "$0.5000"],
+    ]
+    assert "3 calls of at most 626 · 1241 tokens · $0.7500" in lines[-1]
+    assert not any("tok " in line for line in drawn(events, 60, 20)[:-1]), "a narrow terminal keeps the tasks"
+    unknown = drawn([*events, call("0.1", 1, None)], 100, 20)
+    assert [line.split()[-1] for line in unknown[:3]] == ["tok", "$0.2500", "tok"], "an unknown price stays unknown"
+    assert "$" not in unknown[-1]
+
+
+def test_a_console_without_unicode_gets_ascii_of_the_same_width() -> None:
+    events = [*deep(9, 2, 4, "中文 long " * 20), {"event": "wait", "frame": "0", "seconds": 2, "reason": "429"}]
+    view = LiveView(626, console=Console(file=io.StringIO()), clock=lambda: 0.0)
+    for event in events:
+        view.tree.apply(event, 0.0)
+
+    class Ascii(io.StringIO):
+        encoding = "ascii"
+
+    console = Console(file=Ascii(), width=90, height=12, force_terminal=True, color_system=None)
+    console.print(Picture(view.tree, 626, lambda: 5.0))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.isascii()
+    lines = text.splitlines()
+    assert all(len(line) <= 90 for line in lines)
+    assert any(line.strip().startswith("+ 0.") for line in lines)
+    assert any("waiting 2.0 s: 429" in line for line in lines)
+
+
+def test_a_wait_is_over_with_the_next_step_or_call() -> None:
+    wait = {"event": "wait", "frame": "0", "seconds": 2, "reason": "429"}
+    after: list[dict[str, Any]] = [call("0", 1, None), {"event": "step", "frame": "0", "role": "verify", "attempt": 1}]
+    for event in after:
+        assert not any("waiting" in line for line in drawn([frame("0", "t"), wait, event], 80, 9))
+
+
+def test_a_run_that_goes_on_shows_what_was_done_before() -> None:
+    console = Console(file=io.StringIO(), width=80, height=20, force_terminal=True, color_system=None)
+    view = LiveView(9, console=console, clock=lambda: 0.0)
+    done = [{"event": "done", "frame": id_, "success": False} for id_ in ("0.1", "0")]
+    view.know([*deep(2, 1, 1), *done])
+    assert not view.tree.working
+    view.tree.apply({"event": "step", "frame": "0.1", "role": "solve", "attempt": 1}, 1.0)
+    assert (view.tree.nodes["0.1"].state, view.tree.nodes["0"].state, view.tree.done) == ("running", "running", 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0"), (999, "999"), (1000, "1.0k"), (999_949, "999.9k"), (2_500_000, "2.5M")]
+)
+def test_amounts(count: int, said: str) -> None:
+    assert amount(count) == said

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from blockbuster import BlockBuster
 
 from frames.errors import UsageError
 from nodes.tools import session as session_module
 from nodes.tools.mcp import McpSessions, check_servers
 from nodes.tools.run import run_tool
+from studio.graphs import roma
 from tests.cli import Cactus
 
 SERVER = '''
@@ -142,6 +144,11 @@ async def opened(servers):
 def sessions_in(log: Path) -> list[int]:
     """The process of each session that was begun."""
     return [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("session")]
+
+
+def told(log: Path) -> list[str]:
+    """What the server's sessions told, in order."""
+    return [line.split()[0] for line in log.read_text().splitlines()]
 
 
 def alive(pid: int) -> bool:
@@ -408,12 +415,10 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
-def test_a_run_of_several_searches_opens_one_session_and_ends_it(
-    stdio: dict[str, Any], log: Path, cactus: Cactus
-) -> None:
-    (cactus.folder / "c.yaml").write_text(yaml.safe_dump({"mcp_servers": {"sums": stdio}}))
+def sums() -> list[dict[str, Any]]:
+    """Return the rules of a run of four searches, each of which adds two numbers with the server's tool."""
     parts = [{"id": str(n), "task": f"add {n} and 2", "kind": "search", "depends_on": []} for n in range(4)]
-    rules = [
+    return [
         {"role": "decompose", "json": {"subtasks": parts}},
         {"role": "atomize", "depth": 1, "reply": "yes"},
         *(
@@ -426,6 +431,27 @@ def test_a_run_of_several_searches_opens_one_session_and_ends_it(
         ),
         {"role": "aggregate", "contains": "(?s)it is 2.*it is 3.*it is 4.*it is 5", "reply": "2 3 4 5"},
     ]
-    done = cactus("solve", "t", "--json", "--config", "c.yaml", "--model", cactus.script(*rules))
+
+
+def test_a_run_of_several_searches_opens_one_session_and_ends_it(
+    stdio: dict[str, Any], log: Path, cactus: Cactus
+) -> None:
+    (cactus.folder / "c.yaml").write_text(yaml.safe_dump({"mcp_servers": {"sums": stdio}}))
+    done = cactus("solve", "t", "--json", "--config", "c.yaml", "--model", cactus.script(*sums()))
     assert done.document["output"] == "2 3 4 5", done.err
-    assert [line.split()[0] for line in log.read_text().splitlines()] == ["session", "end"]
+    assert told(log) == ["session", "end"]
+
+
+async def test_a_run_with_plain_settings_does_so_too_and_blocks_nothing(
+    stdio: dict[str, Any], log: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({"rules": sums()}))
+    settings: Any = {"model": f"scripted:{tmp_path / 's.yaml'}", "mcp_servers": {"sums": stdio}}
+    blocker = BlockBuster()
+    blocker.activate()
+    try:
+        output = await roma.ainvoke({"task": "t"}, context=settings)
+    finally:
+        blocker.deactivate()
+    assert (output["output"], output["gaps"]) == ("2 3 4 5", [])
+    assert told(log) == ["session", "end"]

@@ -46,6 +46,14 @@ ROMA: dict[str, dict[str, Any]] = {
 }
 """The prompts of the roma profile, each with everything that may be in it."""
 
+LEFT = {"steps": 3, "depth": 1, "children": 2, "tokens": 900, "calls": 7}
+AGENT: dict[str, dict[str, Any]] = {
+    "system": {"tools": [Tool], "launches": True},
+    "goal": {"goal": TASK, "context": '{"rows": [1]}', "cut": True, "returns": '{"type": "integer"}'},
+    "budget": {**LEFT, "near": True},
+}
+"""The prompts of the agent profile, each with everything that may be in it."""
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "atomize": ("atomize", {"task": TASK, "depth": 1}),
     "decompose": ("decompose", {"task": TASK, "depth": 0, "max_subtasks": None}),
@@ -57,6 +65,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"task": TASK, "results": [{"task": "one", "answer": "first\nanswer"}, {"task": "two", "answer": "second"}]},
     ),
     **{f"roma_{name}": (f"roma/{name}", values) for name, values in ROMA.items()},
+    "judge": ("judge", {"task": TASK, "expected": "gRPC", "answer": "An answer."}),
+    **{f"agent_{name}": (f"agent/{name}", values) for name, values in AGENT.items()},
+    "agent_system_alone": ("agent/system", {"tools": [], "launches": False}),
+    "agent_goal_alone": ("agent/goal", {"goal": TASK, "context": None, "cut": False, "returns": None}),
+    "agent_budget_last": ("agent/budget", {**LEFT, "steps": 1, "calls": None, "near": False}),
     "roma_plan_first": ("roma/plan", {**ROMA["plan"], "known": [], "means": [], "fault": None}),
     "roma_verify_leaf": ("roma/verify", {**ROMA["verify"], "results": []}),
     "roma_search_native": ("roma/search", {**ROMA["search"], "native": True, "passages": []}),
@@ -72,7 +85,9 @@ def test_a_prompt_is_as_it_was(name: str) -> None:
     assert prompt + "\n" == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("role", ["atomize", "decompose", "verify", "aggregate", *(f"roma/{name}" for name in ROMA)])
+@pytest.mark.parametrize(
+    "role", ["atomize", "decompose", "verify", "aggregate", "judge", *(f"roma/{name}" for name in ROMA)]
+)
 def test_a_missing_value_is_an_error(role: str) -> None:
     with pytest.raises(UndefinedError):
         render(role)

@@ -14,12 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
 from frames.channels import append
 from frames.frame import KINDS, child_result, root
 from frames.stack import Op, Stack, apply, fold, found_so_far
 from graph import RecursiveTaskSolver, Verdict, always_accept, build, make_graph
 from graph.store import open_store
+from nodes.models.scripted import ScriptedChatModel
+from tests.agents import NESTED
 from tests.worker import go_on
 
 ROOT = Path(__file__).parents[1]
@@ -179,10 +182,20 @@ async def run_eventful(saver: InMemorySaver) -> list[dict[str, Any]]:
     return [snapshot.values async for snapshot in app.aget_state_history(config)]  # type: ignore[arg-type]
 
 
+async def run_agents(saver: InMemorySaver) -> list[dict[str, Any]]:
+    """Return the state at every step of a run of nested agents."""
+    context = RecursiveTaskSolver.agent(ScriptedChatModel.from_script({"rules": NESTED})).context.for_run()
+    app, config = make_graph(saver, store=InMemoryStore()), {"configurable": {"thread_id": "y"}}
+    output = await app.ainvoke({"task": "t"}, config, context=context, durability="sync")  # type: ignore[arg-type]
+    await context.resources.close()
+    assert output["success"]
+    return [snapshot.values async for snapshot in app.aget_state_history(config)]  # type: ignore[arg-type]
+
+
 async def test_the_state_is_plain_json_at_every_step() -> None:
     saver = InMemorySaver()
-    states = await run_eventful(saver)
-    assert len(states) > 25
+    states = [*await run_eventful(saver), *await run_agents(saver)]
+    assert len(states) > 30
     stored = [plainly(saved.checkpoint["channel_values"]) async for saved in saver.alist(None)]
     for values in [*states, *stored]:
         assert json.loads(json.dumps(values)) == values
@@ -196,6 +209,7 @@ def plainly(values: dict[str, Any]) -> dict[str, Any]:
 async def test_what_was_saved_is_never_changed() -> None:
     saver = Watching()
     await run_eventful(saver)
+    await run_agents(saver)
     assert len(saver.seen) > 50
 
 
@@ -216,6 +230,7 @@ async def test_no_node_changes_the_state_it_is_given(monkeypatch: pytest.MonkeyP
     nodes = {name: watched(function) for name, function in build._NODES.items()}
     monkeypatch.setattr(build, "_NODES", nodes)
     await run_eventful(InMemorySaver())
+    await run_agents(InMemorySaver())
     assert visited == set(nodes) - {"approve"}  # that one needs a person: tests/test_approve.py
 
 
@@ -228,6 +243,7 @@ def possible(stack: Stack, size: int) -> list[Op]:
         return [{"op": "push", "frame": root("the task")}]
     top = stack[-1]
     ops: list[Op] = [{"op": "revise", "fields": {"phase": "verify", "answer": f"answer {size}"}}, {"op": "settle"}]
+    ops.append({"op": "extend", "lists": {"turns": [{"by": "cell", "text": f"turn {size}"}]}})
     if not top["plan"]:
         plan = [
             {"id": str(number), "task": f"{top['task']}/{number}", "kind": None, "depends_on": []}

@@ -23,6 +23,10 @@ class Write(ModelComponent):
         """Model calls that one use makes."""
         return 2 if self.revise else 1
 
+    @override
+    def least_calls(self, searches: bool, attaches: bool) -> int:
+        return self.model_calls
+
     async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
         draft = _text(await ask(render("roma/draft", task=task), model=self.model))
         if not self.revise:

@@ -11,11 +11,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
+from langsmith.run_helpers import get_current_run_tree
 from pydantic import BaseModel
 
 from frames.errors import CactusError, CallError, TooLargeError, ToolsRefusedError, TransportError
-from frames.text import estimate_tokens, one_line
+from frames.text import clean, estimate_tokens, one_line
 from nodes.models.local import LocalServer
+from nodes.models.plain import PlainChatModel
 from nodes.models.reply import Reply, from_message, from_text
 from nodes.models.request import Request
 from nodes.models.scripted import ScriptedChatModel
@@ -59,13 +61,17 @@ class Refusals:
     tools: set[int] = field(default_factory=set[int])
 
 
+async def _ignore(_reply: Reply) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class CallPolicy:
     """How a call is made.
 
     ``timeout`` is the seconds that one attempt may take, ``attempts`` their number; ``on_wait`` is told the
     seconds of a pause and the fault; ``place`` is held during an attempt; ``refusals`` collects what models' endpoints
-    do not take; ``on_reply`` is told the reply while the place is still held.
+    do not take; ``on_reply`` is given the reply while the place is still held; ``model`` is what traces call the model.
     """
 
     timeout: float = 600
@@ -73,7 +79,8 @@ class CallPolicy:
     on_wait: Callable[[float, BaseException], None] = lambda _seconds, _fault: None
     place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     refusals: Refusals = field(default_factory=Refusals)
-    on_reply: Callable[[Reply], None] = lambda _reply: None
+    on_reply: Callable[[Reply], Awaitable[None]] = _ignore
+    model: str = ""
 
 
 async def call(model: Model, query: Query, request: Request, policy: CallPolicy) -> Reply:
@@ -84,9 +91,10 @@ async def call(model: Model, query: Query, request: Request, policy: CallPolicy)
     """
     async for attempt in retrying(policy.attempts, policy.on_wait):
         with attempt:
-            async with policy.place(), asyncio.timeout(policy.timeout):
-                reply = await _ask(model, query, request, policy)
-                policy.on_reply(reply)
+            async with policy.place():
+                async with asyncio.timeout(policy.timeout):
+                    reply = await _ask(model, query, request, policy)
+                await policy.on_reply(reply)
                 return reply
     raise TransportError("no attempt was made")  # not reached: the loop returns or raises
 
@@ -99,12 +107,17 @@ def calls_tools(model: Model) -> bool:
 async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy) -> Reply:
     if isinstance(model, LocalServer):
         model = await asyncio.to_thread(model.chat_model)
-    if not isinstance(model, Runnable):
-        return from_text(query.text, _text(await run_callable(model, query.text)))
     config: Any = {
         "run_name": f"{request.role} {request.frame} attempt {request.attempt}",
-        "metadata": {"frame": request.frame, "role": request.role, "attempt": request.attempt},
+        "metadata": {
+            "frame": request.frame,
+            "role": request.role,
+            "attempt": request.attempt,
+            "model": policy.model,
+        },
     }
+    if not isinstance(model, Runnable):
+        return from_text(query.text, await _ask_callable(model, query.text, config))
     messages: list[BaseMessage] = (
         [HumanMessage(query.messages)] if isinstance(query.messages, str) else list(query.messages)
     )
@@ -124,6 +137,16 @@ async def _ask(model: Model, query: Query, request: Request, policy: CallPolicy)
     if isinstance(replied, BaseMessage):
         return from_message(query.text, replied)
     return from_text(query.text, _text(replied))
+
+
+async def _ask_callable(function: PlainModel, text: str, config: Any) -> str:
+    async def ask() -> str:
+        return clean(_text(await run_callable(function, text)))
+
+    if get_current_run_tree() is None:
+        return await ask()
+    traced = PlainChatModel(ask=ask, model_name=config["metadata"]["model"], cache=False)
+    return str((await traced.ainvoke(text, config)).content)
 
 
 def _cut(error: Any, asked: str) -> Reply:

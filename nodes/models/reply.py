@@ -1,5 +1,6 @@
 """A model's reply: its text, what it cost, and whether it is an answer at all."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,14 @@ def as_plain(reply: Reply) -> dict[str, Any]:
         "parsed": reply.parsed,
         "message": message_to_dict(message) if message and calls else None,
     }
+
+
+def text_of(reply: Mapping[str, Any]) -> str:
+    """Return what a reply, as a JSON value, says: its text, or the object that it gave, and the tools that it calls."""
+    calls: Any = reply["message"] and reply["message"]["data"].get("tool_calls")
+    given = [] if reply["text"] else [reply["parsed"]]
+    said = [json.dumps(value, ensure_ascii=False, default=str) for value in (*given, calls) if value]
+    return "\n".join([*([reply["text"]] if reply["text"] or not said else []), *said])
 
 
 def from_plain(value: Mapping[str, Any]) -> Reply:

@@ -61,6 +61,11 @@ def from_plain(value: Mapping[str, Any]) -> Ran:
     return Ran(value["output"], value["error"], files, value["engine"])
 
 
+def output_of(ran: Mapping[str, Any]) -> str:
+    """Return what a program, as ``as_plain`` tells of it, printed, and why it failed where it did."""
+    return "\n".join(part for part in (ran["output"], ran["error"]) if part)
+
+
 @dataclass(frozen=True)
 class Lack:
     """What an engine has not, so that another one must run the program."""

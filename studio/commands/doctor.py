@@ -14,7 +14,7 @@ from frames.errors import UsageError
 from studio.commands.options import db_option, json_option
 
 PACKAGES = ("langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langchain", "pydantic")
-OPTIONAL = ("langchain-openai", "xllamacpp", "langgraph-checkpoint-postgres")
+OPTIONAL = ("langchain-openai", "xllamacpp", "langgraph-checkpoint-postgres", "langgraph-api")
 
 
 class Check(NamedTuple):

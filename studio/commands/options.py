@@ -10,10 +10,11 @@ from frames.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_RUN = [
-    click.option(
-        "--profile", type=click.Choice(["roma", "classic"]), help="Which of the published systems to follow.  [roma]"
-    ),
+PROFILES = click.Choice(["roma", "classic", "agent"])
+
+_PROFILE = click.option("--profile", type=PROFILES, help="Which of the published systems to follow.  [roma]")
+
+_SETTINGS = [
     click.option("--max-depth", type=int, metavar="N", help="Depth at which every task is solved directly.  [5]"),
     click.option("--max-retries", type=int, metavar="N", help="Attempts per atomic task, the first included.  [2]"),
     click.option("--max-subtasks", type=int, metavar="N", help="Most subtasks of one plan.  [5; classic: no limit]"),
@@ -53,7 +54,12 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress.")
 
 def run_options(command: F) -> F:
     """Add the options that say how a run is made and bounded."""
-    return _with(_RUN, command)
+    return _with([_PROFILE, *_SETTINGS], command)
+
+
+def setting_options(command: F) -> F:
+    """Add the same options but for the profile, of which the command takes several."""
+    return _with(_SETTINGS, command)
 
 
 def role_models(given: tuple[str, ...]) -> dict[str, str]:
