@@ -27,6 +27,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "recursive": {"max_depth": 12, "agent_steps": 25, "max_children": 100},
 }
 
+KEPT = 6
+"""Crafts near its target that the player keeps for itself: with 1, an agent is launched for every ingredient."""
+
 
 class Player(BaseChatModel):
     """Replies as the scripted player does, from the conversation alone."""
@@ -43,7 +46,7 @@ class Player(BaseChatModel):
         system, first, *rest = [str(message.text) for message in messages]
         goal = first.removeprefix("Goal:\n").partition("\n\n")[0]
         history = list(zip(rest[::2], rest[1::2], strict=True))
-        reply = expert_turn(goal, history, "launch_subagent" in system)
+        reply = expert_turn(goal, history, "launch_subagent" in system, kept=KEPT)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply))])
 
     @override

@@ -188,8 +188,21 @@ def shown_path(path: str) -> str:
     return path if path.isprintable() and path.strip() == path and '"' not in path else json.dumps(path)
 
 
+def plain_path(shown: str) -> str:
+    """Return the path that ``shown_path`` shows."""
+    if not (shown.startswith('"') and shown.endswith('"')):
+        return shown
+    try:
+        path = json.loads(shown)
+    except ValueError:
+        return shown
+    return path if isinstance(path, str) else shown
+
+
 def _pass(index: int, files: Sequence[FoundFile], task: str) -> Subtask:
-    about = "; ".join(_named(file) for file in files)
+    shared = len(files) > 1 and len({file.why for file in files}) == 1 and not any(file.lines for file in files)
+    about = "; ".join(shown_path(file.path) if shared else _named(file) for file in files)
+    about += f" ({files[0].why})" * bool(shared and files[0].why)
     return Subtask(
         id=f"per_file_{index}",
         task=f"In {about}: do this file's part of the task, and no other's. The task: {task}"

@@ -22,6 +22,7 @@ from nodes.atomize import atomize
 from nodes.context import Context
 from nodes.decompose import decompose
 from nodes.fork import BRANCH, forking
+from nodes.investigate import investigate
 from nodes.retry import retry
 from nodes.solve import solve
 from nodes.step import NodeFunction, Update
@@ -31,6 +32,7 @@ Solver = CompiledStateGraph[State, Context, Input, Output]
 
 _NODES: dict[str, NodeFunction] = {
     "atomize": atomize,
+    "investigate": investigate,
     "decompose": decompose,
     "approve": approve,
     "solve": solve,

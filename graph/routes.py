@@ -8,10 +8,23 @@ from frames.channels import stack_channel
 from frames.frame import Frame
 from frames.state import Status
 
-Next = Literal["atomize", "decompose", "approve", "fork", "solve", "verify", "retry", "aggregate", "act", "__end__"]
+Next = Literal[
+    "atomize",
+    "investigate",
+    "decompose",
+    "approve",
+    "fork",
+    "solve",
+    "verify",
+    "retry",
+    "aggregate",
+    "act",
+    "__end__",
+]
 
 AFTER: dict[str, list[str]] = {
-    "atomize": ["solve", "decompose", "act", END],
+    "atomize": ["solve", "investigate", "decompose", "act", END],
+    "investigate": ["atomize", "decompose", "solve", END],
     "decompose": ["atomize", "approve", "fork", "solve", "aggregate", END],
     "approve": ["atomize", "fork", "decompose", "solve", "aggregate", "approve", END],
     "fork": ["aggregate", "atomize", "act", END],

@@ -153,6 +153,7 @@ def asked_models(context: Context) -> list[Any]:
     """Return every model that a run may ask: those that components have of their own, and those of the roles."""
     parts = context.components
     components = (parts.atomizer, parts.decomposer, *parts.executors.values(), parts.aggregator, parts.verifier)
+    components = (*components, parts.investigator)
     built_in = [component for component in components if isinstance(component, ModelComponent)]
     own: list[Any] = [getattr(component, "model", None) for component in components]
     named = context.named_models() if any(getattr(each, "model", None) is None for each in built_in) else []

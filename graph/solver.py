@@ -30,6 +30,7 @@ from nodes.atomize import Atomizer
 from nodes.change import Change
 from nodes.context import Components, Context
 from nodes.decompose import Decomposer
+from nodes.investigate import Investigator
 from nodes.models.local import LocalServer
 from nodes.models.resolve import ModelLike, Models
 from nodes.settings import MODEL_ROLES
@@ -148,6 +149,43 @@ class RecursiveTaskSolver:
         solver = cls.__new__(cls)
         with_models = context.with_components(parts, Models(context.call_timeout), given=models, tools=as_tools(tools))
         solver._set(with_models, checkpointer, store, db)  # noqa: SLF001  # its own class
+        return solver
+
+    @classmethod
+    def adaptive(
+        cls,
+        model: ModelLike | None = None,
+        *,
+        investigator: Investigator | str | None = None,
+        agents: Sequence[Mapping[str, Any]] = (),
+        root: str | Path | None = None,
+        **given: Any,
+    ) -> Self:
+        """Return a solver of the ``adaptive`` profile: it looks first, then splits a task by the files it found.
+
+        Args:
+            model: the model of every role that no agent plays.
+            investigator: ``(task) -> Findings`` or a mapping of ``files`` and ``observations``; by default a model
+                looks below ``root``, and without one the task's own words are gone by. Or the setting: ``text`` (no
+                model looks), or ``off`` (single-shot: as ``roma`` plans).
+            agents: who subtasks are assigned to: mappings of ``name``, ``model``, ``tools``, ``capabilities`` (weights
+                from 0 to 1) and ``instructions``.
+            root: a folder whose files may be listed, searched and read.
+            given: what ``roma`` takes, and settings (``max_files``, ``investigate_steps``, …): see ``nodes.settings``.
+
+        Raises:
+            UsageError: a setting is out of its range, or a component is no function; the message names it.
+        """
+        if isinstance(investigator, str):
+            given, investigator = {**given, "investigator": investigator}, None
+        _check_functions(investigator=investigator)
+        named: dict[str, Any] = {"agents": [dict(agent) for agent in agents], "profile": "adaptive"}
+        named |= {"root": str(root)} if root is not None else {}
+        solver = cls.roma(model, **{**given, **named})
+        if investigator is not None:
+            parts = replace(solver.context.components, investigator=investigator)
+            context = solver.context
+            solver.context = context.with_components(parts, context.models)
         return solver
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from frames import trace
 from frames.errors import EmptyReplyError, ReplyCutError
-from frames.frame import ChildResult, place
+from frames.frame import ChildResult, Frame, child_id, place
 from frames.text import estimate_tokens
 from nodes.asking import within_run
 from nodes.component import Ask, ModelComponent, ask_directly, use
@@ -78,6 +78,10 @@ def synthesizer(model: ModelLike | None = None) -> Synthesizer:
 async def aggregate(step: Step) -> Update:
     """Combine the children's answers and send the result to ``verify``."""
     frame = step.frame
+    if integrated := _integrated(frame):
+        answer = (await _whole(step, integrated))["answer"]
+        step.emit_answer(answer)
+        return await step.take(answer, traces=[trace.aggregated(frame, answer)])
     results = [await _whole(step, result) for result in sorted(frame["results"], key=place)]
     try:
         combined = await use(step.context.components.aggregator, frame["task"], results, ask=step.ask)
@@ -88,6 +92,13 @@ async def aggregate(step: Step) -> Update:
     answer = text_of(combined, "aggregator")
     step.emit_answer(answer)
     return step.go("verify", answer=answer, traces=[trace.aggregated(frame, answer)])
+
+
+def _integrated(frame: Frame) -> ChildResult | None:
+    """Return the accepted integration of a plan from findings, which answers the task: it is not combined once more."""
+    places = [index for index, subtask in enumerate(frame["plan"]) if subtask.get("tier") == "cross_file"]
+    ids = {child_id(frame, index) for index in places}
+    return next((result for result in frame["results"] if result["frame"] in ids and not result["failed"]), None)
 
 
 async def _whole(step: Step, result: ChildResult) -> ChildResult:

@@ -54,7 +54,8 @@ Emit = Callable[[Any], None]
 class Asking:
     """Asks models on behalf of one step: the ``ask`` that built-in components get.
 
-    ``frame`` is the frame at work, ``agent`` who works on it where agents are assigned. ``calls`` and ``notes`` are what the asking adds to the run's account.
+    ``frame`` is the frame at work, ``agent`` who works on it where agents are assigned. ``calls`` and ``notes`` are
+    what the asking adds to the run's account.
     """
 
     def __init__(self, role: str, frame: Frame, context: "Context", artifacts: Artifacts, emit: Emit) -> None:

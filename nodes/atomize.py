@@ -75,6 +75,13 @@ def says_yes(answer: str) -> bool:
     return answer.lstrip().lower().startswith("yes")
 
 
+def looks_first(step: Step) -> bool:
+    """Whether the frame is to be investigated before anything is decided: the root of an ``adaptive`` run, once."""
+    frame, context = step.frame, step.context
+    root = frame["depth"] == 0 and "findings" not in frame
+    return root and context.profile == "adaptive" and context.components.investigator is not None
+
+
 @node("atomize")
 async def atomize(step: Step) -> Update:
     """Send the frame to ``solve`` where it is atomic or at the depth limit, else to ``decompose``.
@@ -84,8 +91,10 @@ async def atomize(step: Step) -> Update:
     frame, context = step.frame, step.context
     if context.profile == "agent":
         return step.go("act")
-    if frame["depth"] >= context.max_depth:
+    if frame["depth"] >= context.max_depth or "tier" in frame:
         atomic = True
+    elif looks_first(step):
+        return step.go("investigate")
     else:
         atomizer = context.components.atomizer
         atomic = await use(atomizer, frame["task"], frame["depth"], ask=step.ask)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nodes.aggregate import Aggregator
     from nodes.atomize import Atomizer
     from nodes.decompose import Decomposer
+    from nodes.investigate import Investigator
     from nodes.retry import Retry
     from nodes.solve import Executor
     from nodes.verify import Verifier
@@ -41,6 +42,7 @@ class Components:
     aggregator: "Aggregator"
     verifier: "Verifier"
     retry: "Retry"
+    investigator: "Investigator | None" = None
 
     def executor(self, kind: str | None) -> "Executor":
         """Return the executor for a kind of task."""
@@ -208,10 +210,12 @@ class Context(Settings):
     def models_of(self, role: str, kind: str | None = None) -> list[ModelLike]:
         """Return the models that play ``role`` for a kind of task: the first, and those asked where it fails.
 
+        Who decomposes investigates too, where no other model is named for that.
+
         Raises:
             UsageError: none is named and none is at hand.
         """
-        for name in (f"{role}.{kind}", role):
+        for name in (f"{role}.{kind}", role, *(["decompose"] if role == "investigate" else [])):
             if found := self._given.get(name) or self.role_models.get(name):
                 return list(found)
         return list(self._given.get("", ())) or [self.model or default_name()]
@@ -228,7 +232,8 @@ class Context(Settings):
         """
         kinds = {("solve", kind) for kind in KINDS if self.profile != "classic"}
         roles = {(role, None) for role in ROLES} | kinds
-        return [model for role, kind in sorted(roles, key=str) for model in self.models_of(role, kind)]
+        named = [model for role, kind in sorted(roles, key=str) for model in self.models_of(role, kind)]
+        return [*named, *(agent.model for agent in self.named_agents if agent.model and self.profile == "adaptive")]
 
 
 def _built_in(settings: Settings) -> Components:

@@ -10,12 +10,14 @@ from typing_extensions import override
 from frames import plan as plans
 from frames import trace
 from frames.errors import ReplyCutError
+from frames.findings import findings_of, plan_from
 from frames.frame import Frame, Subtask
 from frames.stack import Op
 from frames.text import one_line
 from nodes.admission import refusal
 from nodes.asking import situation
-from nodes.component import Ask, ModelComponent, ask_directly, use
+from nodes.capabilities import intents
+from nodes.component import Ask, ModelComponent, PlainComponent, ask_directly, use
 from nodes.models.call import Query
 from nodes.models.reply import Reply
 from nodes.models.resolve import ModelLike
@@ -83,6 +85,30 @@ class Planner(ModelComponent):
         return read_plan(await ask.reply(Query(prompt, schema=Plan), model=self.model))
 
 
+@dataclass(frozen=True)
+class Intent(PlainComponent):
+    """Splits a whole task by what its words ask for (review, test, document, …), in that order, each after the last.
+
+    Each subtask requires the capability of its word; beyond ``max_subtasks`` the last has those of all that are left.
+    """
+
+    max_subtasks: int | None = None
+
+    def __call__(self, task: str, depth: int, /) -> list[dict[str, Any]]:
+        asked = [] if depth else intents(task)
+        most = len(asked) if self.max_subtasks is None else self.max_subtasks
+        parts = [[name] for name in asked[: most - 1]] + [asked[most - 1 :]] * bool(asked)
+        return [
+            {
+                "id": "_".join(part),
+                "task": f"{' and '.join(part).replace('_', ' ').capitalize()}: {task}",
+                "depends_on": ["_".join(parts[index - 1])] if index else [],
+                "requires": dict.fromkeys(part, 1.0),
+            }
+            for index, part in enumerate(parts)
+        ]
+
+
 def llm_based(model: ModelLike | None = None, max_subtasks: int | None = None) -> LlmBased:
     """Return a decomposer that asks ``model`` (by default the run's model for the role)."""
     return LlmBased(model, max_subtasks)
@@ -141,9 +167,13 @@ async def decompose(step: Step) -> Update:
     """Split the frame's task and start its subtasks, or have them approved; without a usable plan, solve it."""
     frame, change = step.frame, step.context.change
     objections = _objections(frame)
-    plan, fault = await _planned(step, objections)
+    found = [] if objections else _from_findings(frame, step.context.max_files)
+    plan, fault = (found, None) if found else await _planned(step, objections)
     if fault and isinstance(step.context.components.decomposer, Planner):
         plan, fault = await _planned(step, [*objections, fault])
+    if fault and step.context.profile == "adaptive" and (by_intent := _by_intent(step)):
+        step.ask.notes.append(f"{frame['id']}: plan refused: {fault}; planned by what the task's words ask for")
+        plan, fault = by_intent, None
     if fault:
         step.emit({"event": "plan_refused", "frame": frame["id"], "reason": fault})
         return step.go("solve", notes=[f"{frame['id']}: plan refused: {fault}; solved directly"])
@@ -153,6 +183,17 @@ async def decompose(step: Step) -> Update:
     if limit := await refusal(step, plan):
         return step.directly(limit)
     return step.go("approve", plan=plan) if step.context.approve == "plan" else begin(step, plan)
+
+
+def _from_findings(frame: Frame, max_files: int) -> list[Subtask]:
+    """Return the plan that follows from the findings of a frame; none where it has none, or they name no file."""
+    return plan_from(frame["task"], findings_of(frame["findings"]), max_files) if "findings" in frame else []
+
+
+def _by_intent(step: Step) -> list[Subtask]:
+    """Return the plan of an ``adaptive`` task that no model has planned, by what its words ask for."""
+    frame = step.frame
+    return checked(step, Intent(step.context.max_subtasks)(frame["task"], frame["depth"]))
 
 
 async def _planned(step: Step, faults: Sequence[str]) -> tuple[list[Subtask], str | None]:

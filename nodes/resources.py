@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nodes.sandbox.run import Sandbox
     from nodes.tools.docs import DocumentIndex, Passage
     from nodes.tools.mcp import McpSessions
+    from nodes.tools.tree import Tree
 
 
 class Resources:
@@ -28,6 +29,7 @@ class Resources:
         self._tools: list[BaseTool] | None = None
         self._attached: list[Artifact] | None = None
         self._index: DocumentIndex | None = None
+        self._tree: Tree | None = None
         self._mcp: McpSessions | None = None
         self._sandbox: Sandbox | None = None
         self._cells: Cells | None = None
@@ -35,7 +37,8 @@ class Resources:
     @property
     def searches(self) -> bool:
         """Whether there is anything to search with."""
-        return bool(self._settings.docs or self._settings.tools or self._settings.mcp_servers or self._given)
+        named = self._settings.docs or self._settings.root or self._settings.tools or self._settings.mcp_servers
+        return bool(named or self._given)
 
     @property
     def attaches(self) -> bool:
@@ -46,6 +49,7 @@ class Resources:
         """Return in words what executors have at hand, for whoever plans."""
         settings = self._settings
         means = ["search: documents in a folder"] if settings.docs else []
+        means += ["search: the files below a folder"] if settings.root else []
         names = [*(tool.name for tool in self._given), *settings.tools]
         means += [f"search: the tools {', '.join(names)}"] if names else []
         means += [f"search: the tools of {', '.join(settings.mcp_servers)}"] if settings.mcp_servers else []
@@ -58,8 +62,23 @@ class Resources:
         Raises:
             UsageError: a tool, server, folder or file that is not there; the message names it.
         """
-        await self.tools()
+        tools = await self.tools()
         await asyncio.to_thread(_check_files, self._settings.attach)
+        if self._settings.root:
+            await asyncio.to_thread(self.tree)
+        _check_agents(self._settings, [tool.name for tool in tools])
+
+    def tree(self) -> "Tree | None":
+        """Return the files below the root, ``None`` where none is named. It may block.
+
+        Raises:
+            UsageError: the root is no folder.
+        """
+        if self._tree is None and self._settings.root:
+            from nodes.tools.tree import Tree, root_of
+
+            self._tree = Tree(root_of(self._settings.root))
+        return self._tree
 
     async def tools(self) -> list[BaseTool]:
         """Return the tools: those given as objects, by name, by MCP server, and the search over documents."""
@@ -116,6 +135,10 @@ class Resources:
 
             self._index = await asyncio.to_thread(DocumentIndex.build, Path(self._settings.docs))
             tools += document_tools(self._index)
+        if self._settings.root:
+            from nodes.tools.files import file_tools
+
+            tools += file_tools(self.tree)
         if self._settings.tools:
             from nodes.tools.load import load_tools
 
@@ -137,6 +160,14 @@ def _check_files(names: list[str]) -> None:
         if Path(name).name in seen:
             raise UsageError(f"two attached files are called {Path(name).name}: rename one")
         seen.add(Path(name).name)
+
+
+def _check_agents(settings: Settings, tools: list[str]) -> None:
+    for agent in settings.named_agents:
+        for name in agent.tools or ():
+            if name not in tools:
+                there = f"there are {', '.join(tools)}" if tools else "there is none; name some, or --root"
+                raise UsageError(f"agent {agent.name!r} names the tool {name!r}, which this run does not have: {there}")
 
 
 def _refuse_doubles(tools: list[BaseTool]) -> None:

@@ -6,12 +6,13 @@ from typing import Any, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from frames.errors import UsageError
-from frames.frame import KINDS
+from frames.frame import KINDS, Frame
+from nodes.capabilities import Agent, Match, agents_of, chain, required_of
 from nodes.models.prices import check_prices
 
-Profile = Literal["classic", "roma", "agent"]
+Profile = Literal["classic", "roma", "adaptive", "agent"]
 
-ROLES = ("atomize", "decompose", "solve", "aggregate", "verify")
+ROLES = ("atomize", "investigate", "decompose", "solve", "aggregate", "verify")
 """The roles that a model can play."""
 
 MODEL_ROLES = (*ROLES, *(f"solve.{kind}" for kind in KINDS))
@@ -20,6 +21,14 @@ MODEL_ROLES = (*ROLES, *(f"solve.{kind}" for kind in KINDS))
 PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
     "classic": {},
     "roma": {
+        "atomizer": "llm",
+        "verifier": "llm",
+        "feedback_on_retry": True,
+        "max_subtasks": 5,
+        "on_failure": "partial",
+        "reuse": "run",
+    },
+    "adaptive": {
         "atomizer": "llm",
         "verifier": "llm",
         "feedback_on_retry": True,
@@ -59,8 +68,15 @@ class Settings(BaseModel):
         description="Decides whether a task is solved directly: depth:N or llm.",
         json_schema_extra={"pattern": rf"^(llm|{_DEPTH.pattern})$", **_seen_at("atomize")},
     )
-    decomposer: Literal["llm"] = Field(
-        "llm", description="Splits a task: llm.", json_schema_extra={"enum": ["llm"], **_seen_at("decompose")}
+    investigator: Literal["llm", "text", "off"] = Field(
+        "llm",
+        description="Looks before an adaptive task is split: llm, text (its own words alone) or off (single-shot).",
+        json_schema_extra=_seen_at("investigate"),
+    )
+    decomposer: Literal["llm", "intent"] = Field(
+        "llm",
+        description="Splits a task: llm, or, in adaptive, intent (by what its words ask for).",
+        json_schema_extra=_seen_at("decompose"),
     )
     aggregator: Literal["llm"] = Field(
         "llm",
@@ -106,6 +122,16 @@ class Settings(BaseModel):
     answer_tokens: int = Field(2_000, ge=100, description="Tokens that a combined answer below the root may have.")
     inline_chars: int = Field(
         16_000, ge=200, description="Characters from which a result is kept as an artifact, outside the prompts."
+    )
+    root: str | None = Field(None, description="A folder whose files the run may list, search and read.")
+    investigate_steps: int = Field(
+        8, ge=1, description="Most model calls of an investigation.", json_schema_extra=_seen_at("investigate")
+    )
+    max_files: int = Field(
+        20, ge=1, description="Most passes over files in one plan; more files are grouped, each in one pass."
+    )
+    agents: list[dict[str, Any]] = Field(
+        [], description="Agents of adaptive runs: name, model, tools, capabilities (by weight) and instructions."
     )
     docs: str | None = Field(None, description="A folder of documents to search: text, Markdown, HTML, PDF.")
     attach: list[str] = Field([], description="Files that the run may read, as artifacts.")
@@ -155,6 +181,17 @@ class Settings(BaseModel):
     def _listed(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
+    @field_validator("investigator", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return "off" if value is False else value  # what YAML makes of the word
+
+    @field_validator("agents")
+    @classmethod
+    def _known_agents(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        agents_of(value)
+        return value
+
     @field_validator("prices", mode="before")
     @classmethod
     def _parted_prices(cls, value: Any) -> Any:
@@ -180,6 +217,19 @@ class Settings(BaseModel):
             if not given:
                 raise ValueError(f"names no model for {role!r}")
         return models
+
+    @property
+    def named_agents(self) -> list[Agent]:
+        """The agents that adaptive tasks are assigned to."""
+        return agents_of(self.agents)
+
+    def agents_for(self, frame: Frame) -> list[Match]:
+        """Return the agents that may work on a frame's task, the best first; of the built-in ones the best alone.
+
+        None where the task requires no capability: it is worked on as in ``roma``.
+        """
+        matches = chain(self.named_agents, required_of(frame))
+        return matches if self.agents else matches[:1]
 
     @property
     def forks(self) -> bool:

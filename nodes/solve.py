@@ -50,7 +50,8 @@ async def solve(step: Step) -> Update:
             raise
         return step.go("retry", feedback=f"{none}{'. Answer in fewer words' * isinstance(none, ReplyCutError)}.")
     step.emit_answer(answer)
-    return step.go("verify", answer=answer, traces=[trace.solved(frame, answer)])
+    agent = step.ask.agent.said if step.ask.agent else None
+    return step.go("verify", answer=answer, traces=[trace.solved(frame, answer, agent)])
 
 
 def text_of(answer: object, component: str) -> str:

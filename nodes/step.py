@@ -167,6 +167,13 @@ class Step:
         self.announce(fold(self.path, [[op]])[-1])
         return self.update(op, traces=traces)
 
+    async def take(self, answer: str, *, traces: Sequence[Trace]) -> Update:
+        """Return the update that settles the frame with an answer that was accepted below it already."""
+        fields: Op = {"op": "revise", "fields": {"answer": answer}}
+        self.path = fold(self.path, [[fields]])
+        update = await self.settle(traces=traces)
+        return {**update, "stack": [fields, *update.get("stack", [])]}
+
     def fail(
         self,
         gap: str,
@@ -215,7 +222,7 @@ class Step:
         reached = limit.name == "deadline" or (shared is not None and shared.reached is not None)
         if not self.context.soft_limits or reached:
             return self.limited(limit)
-        if self.role in ("atomize", "decompose"):
+        if self.role in ("atomize", "investigate", "decompose"):
             return self.directly(limit)
         combines = is_planned(frame) and not is_instance(frame)
         ends = combines and not (limit.kept and frame["id"] != "0")

@@ -41,6 +41,20 @@ class Plan(BaseModel):
     subtasks: list[PlannedSubtask] = Field(description="The subtasks; empty where the task is better done in one go.")
 
 
+class SeenFile(BaseModel):
+    """A file that the task touches."""
+
+    path: str = Field(description="The path, exactly as it is listed.")
+    why: str = Field(description="Why the task touches it, in a few words.")
+
+
+class Investigation(BaseModel):
+    """What was found before a task is split."""
+
+    files: list[SeenFile] = Field(description="The files that the task touches, the most important first.")
+    observations: list[str] = Field(description="What else is worth knowing before the task is split.")
+
+
 class Judgement(BaseModel):
     """Whether an answer is accepted."""
 

@@ -142,7 +142,20 @@ async def verify(step: Step) -> Update:
         return _combine_again(step, verdict, traced)
     if step.has_attempts:
         return step.go("retry", feedback=verdict.feedback, traces=[traced])
+    if (place := next_agent(step)) is not None:
+        note = f"{frame['id']}: rejected after {frame['attempt']} attempts; the next agent is asked"
+        fields: dict[str, Any] = {"feedback": verdict.feedback, "agent": place}
+        return step.go("retry", traces=[traced], notes=[note], **fields)
     return step.fail(_gap(frame, verdict))
+
+
+def next_agent(step: Step) -> int | None:
+    """Return the place of the agent that takes over a task after its last attempt; ``None`` where there is no other."""
+    frame, context = step.frame, step.context
+    if context.profile != "adaptive" or frame["stale"] is not None:
+        return None
+    place = frame.get("agent", 0) + 1
+    return place if place < len(context.agents_for(frame)) else None
 
 
 def _combine_again(step: Step, verdict: Verdict, traced: trace.Trace) -> Update:

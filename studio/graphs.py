@@ -32,4 +32,5 @@ def _field(name: str, default: Any, choice: Any = None, **more: Any) -> Any:
 
 classic = app("classic")
 roma = app("roma")
+adaptive = app("adaptive")
 agent = app("agent")

@@ -140,12 +140,17 @@ def _of_cell(event: Mapping[str, Any]) -> str:
     return f"printed: {printable(event['output'], 100)}" if event["output"].strip() else "ran"
 
 
-def plain_line(event: Mapping[str, Any]) -> str | None:
+def plain_line(event: Mapping[str, Any]) -> str | None:  # noqa: C901  # one case an event
     """Return one line about an event that is worth one."""
     frame = event.get("frame")
     match event["event"]:
         case "frame":
             return f"{frame} {printable(event['task'], 100)}"
+        case "findings":
+            left_out = f", {len(event['left_out'])} left out" if event["left_out"] else ""
+            return f"{frame} {len(event['files'])} files found ({event['source']}){left_out}"
+        case "assigned":
+            return f"{frame} assigned to {printable(event['agent'], 40)} ({event['score']:.2f})"
         case "plan":
             return f"{frame} split into {len(event['subtasks'])} subtasks"
         case "plan_refused":

@@ -26,6 +26,7 @@ class _Cli(click.Group):
         "runs": "studio.commands.runs",
         "show": "studio.commands.show",
         "export": "studio.commands.export",
+        "report": "studio.commands.report",
         "eval": "studio.commands.eval",
         "bound": "studio.commands.bound",
         "demo": "studio.commands.demo",

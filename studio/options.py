@@ -25,6 +25,18 @@ LOCAL_DEFAULTS = {
         "window": 8_000,
         "answer_tokens": 500,
     },
+    "adaptive": {
+        "max_depth": 1,
+        "max_subtasks": 3,
+        "max_steps": 1,
+        "investigate_steps": 1,
+        "max_files": 3,
+        "verifier": "accept",
+        "revise": False,
+        "parallel": 1,
+        "window": 6_000,
+        "answer_tokens": 500,
+    },
 }
 """Under the embedded model: it judges badly, splitting rarely improves its answers, and each call takes a while."""
 

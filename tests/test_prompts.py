@@ -54,6 +54,13 @@ AGENT: dict[str, dict[str, Any]] = {
 }
 """The prompts of the agent profile, each with everything that may be in it."""
 
+ADAPTIVE: dict[str, dict[str, Any]] = {
+    "investigate": {"task": TASK, "listing": "a.py\nb.py", "tools": [Tool], "native": False, "steps": 8},
+    "per_file": {"task": TASK, "files": ["1: x"], "tools": [Tool], "native": False, "steps": 6, "example": "a.py:12"},
+    "cross_file": {"task": TASK, "tools": [Tool], "native": False, "steps": 6},
+}
+"""Those of the adaptive profile, likewise."""
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "atomize": ("atomize", {"task": TASK, "depth": 1}),
     "decompose": ("decompose", {"task": TASK, "depth": 0, "max_subtasks": None}),
@@ -65,6 +72,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"task": TASK, "results": [{"task": "one", "answer": "first\nanswer"}, {"task": "two", "answer": "second"}]},
     ),
     **{f"roma_{name}": (f"roma/{name}", values) for name, values in ROMA.items()},
+    **{f"adaptive_{name}": (f"adaptive/{name}", values) for name, values in ADAPTIVE.items()},
     "judge": ("judge", {"task": TASK, "expected": "gRPC", "answer": "An answer."}),
     **{f"agent_{name}": (f"agent/{name}", values) for name, values in AGENT.items()},
     "agent_system_alone": ("agent/system", {"tools": [], "launches": False}),

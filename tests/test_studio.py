@@ -50,12 +50,12 @@ def test_the_form_has_choices_and_ranges(profile: str) -> None:
     assert form["max_retries"]["minimum"] == 1
     assert {"minimum": 1, "type": "integer"} in form["max_calls"]["anyOf"]
     free = {name for name, field in form.items() if not choice(field) and not bounded(field)}
-    assert free == {"model", "role_models", "prices", "docs", "attach", "tools", "mcp_servers"}
+    assert free == {"model", "role_models", "prices", "docs", "attach", "tools", "mcp_servers", "root", "agents"}
 
 
 def test_the_nodes_that_settings_belong_to_are_in_the_drawing() -> None:
     named = {node for field in fields("roma").values() for node in field.get("langgraph_nodes", [])}
-    assert named == {"atomize", "decompose", "aggregate", "verify", "retry", "approve", "act"}
+    assert named == {"atomize", "investigate", "decompose", "aggregate", "verify", "retry", "approve", "act"}
     assert named < set(AFTER)
 
 

@@ -16,7 +16,7 @@ from frames.errors import CallError, UsageError
 from frames.text import one_line
 from nodes.models.request import Request
 
-ROLES = ("atomize", "decompose", "solve", "aggregate", "verify")
+ROLES = ("atomize", "investigate", "decompose", "solve", "aggregate", "verify")
 ERRORS = ("rate_limit", "timeout", "connection", "server", "refusal", "length", "hang")
 LONGEST_LATENCY = 86_400.0
 """Seconds; a latency that is drawn longer is cut to this."""
@@ -28,9 +28,10 @@ _LATENCY_KEYS = ("median", "sigma", "seed")
 _TEXT_KEYS = {"log", "default", "role", "frame", "task", "contains", "reply", "error"}
 
 _PLACEHOLDER = re.compile(r"\{(task|frame|role|depth|attempt)\}")
-_SILENT_TEXT = {"atomize": "no", "decompose": "", "verify": "ACCEPT"}
+_SILENT_TEXT = {"atomize": "no", "investigate": "nothing found", "decompose": "", "verify": "ACCEPT"}
 _SILENT_JSON = {
     "atomize": '{"atomic": false}',
+    "investigate": '{"files": [], "observations": []}',
     "decompose": '{"subtasks": []}',
     "verify": '{"accepted": true, "feedback": ""}',
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from frames.findings import shown_path
+from frames.findings import plain_path, shown_path
 from frames.text import clean, cut
 from nodes.tools.tree import Tree
 from nodes.tools.unreadable import UnreadableError
@@ -20,8 +20,14 @@ MOST_LISTED = 200
 _LONGEST_LINE = 400
 
 
-def file_tools(tree: Callable[[], Tree]) -> list[BaseTool]:
-    """Return the tools over the tree that ``tree`` gives, which is asked for at every use, off the event loop."""
+def file_tools(root: Callable[[], Tree | None]) -> list[BaseTool]:
+    """Return the tools over the tree that ``root`` gives, which is asked for at every use, off the event loop."""
+
+    def tree() -> Tree:
+        found = root()
+        if found is None:
+            raise ToolException("this run has no root")
+        return found
 
     async def list_files(folder: str = "") -> str:
         return await asyncio.to_thread(lambda: listed(tree(), folder))
@@ -31,7 +37,8 @@ def file_tools(tree: Callable[[], Tree]) -> list[BaseTool]:
 
     async def read_file(path: str, start: int = 1) -> str:
         try:
-            return await asyncio.to_thread(lambda: numbered(path, tree().read(path), start, PAGE))
+            plain = plain_path(path)
+            return await asyncio.to_thread(lambda: numbered(plain, tree().read(plain), start, PAGE))
         except UnreadableError as error:
             raise ToolException(f"{shown_path(path)}: {error}") from error
 

@@ -10,7 +10,7 @@ from frames.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PROFILES = click.Choice(["roma", "classic", "agent"])
+PROFILES = click.Choice(["roma", "classic", "adaptive", "agent"])
 
 _PROFILE = click.option("--profile", type=PROFILES, help="Which of the published systems to follow.  [roma]")
 
@@ -28,6 +28,7 @@ _SETTINGS = [
     ),
     click.option("--max-usd", type=float, metavar="X", help="US dollars, after which no call is made.  [no limit]"),
     click.option("--approve", type=click.Choice(["plan"]), help="Ask a person about every plan.  [off]"),
+    click.option("--root", metavar="FOLDER", help="Files that the run may list, search and read."),
     click.option("--docs", metavar="FOLDER", help="Documents to search: text, Markdown, HTML, PDF."),
     click.option("--attach", multiple=True, metavar="FILE", help="A file that the run may read; may be repeated."),
     click.option("--tool", "tools", multiple=True, metavar="MODULE:NAME", help="A LangChain tool; may be repeated."),
