@@ -2,9 +2,9 @@
 
     python bench/crafting.py [--tasks 5] [--window 8000] [--bins easy,medium,hard,extreme]
 
-Prints a row for each bin and way of working: the share of tasks that were solved, and the means of a task's tokens (in and
-out), replies, agents, depth and seconds, and the share of launches that were begun side by side. The single agent has
-200 replies, as the paper's has; every other one 25.
+Prints a row for each bin and way of working: the share of tasks that were solved, and the means of a task's tokens
+(in and out), replies, agents, depth and seconds, and the share of launches that were begun side by side. The single
+agent has 200 replies, as the paper's has; every other one 25.
 """
 
 import argparse

@@ -15,8 +15,8 @@ from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from studio.report.page import page  # noqa: E402
-from tests.big_run import big_run  # noqa: E402
+from studio.report.page import page
+from tests.big_run import big_run
 
 _ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 

@@ -1,4 +1,4 @@
-"""A run of thousands of frames as its events would tell it, made without running any: for the report's tests and benchmark."""
+"""The events of a run of thousands of frames, made without running any: for the report's tests and benchmark."""
 
 import heapq
 import itertools
@@ -26,7 +26,7 @@ class _Clock:
 
 
 def big_run(frames: int, *, seed: int = 7, prompt: int = 1500) -> list[dict[str, Any]]:
-    """Return the events of a run of ``frames`` frames, five to a plan, each call with a prompt of ``prompt`` characters.
+    """Return the events of a run of ``frames`` frames, five to a plan, each call's prompt of ``prompt`` characters.
 
     Every 40th leaf fails, every 25th has a rejected answer, every 60th a pause.
     """
@@ -54,7 +54,14 @@ def big_run(frames: int, *, seed: int = 7, prompt: int = 1500) -> list[dict[str,
         kind = KINDS[number % 4] if frame != "0" else None
         # a frame begins once its parent is planned; the order of times is mended by the sort below
         began = 0.5 * frame.count(".") + 0.01 * number
-        tell(began, "frame", frame, task=f"Look into part {number}: {words.choice(_WORDS)}", depth=frame.count("."), kind=kind)
+        tell(
+            began,
+            "frame",
+            frame,
+            task=f"Look into part {number}: {words.choice(_WORDS)}",
+            depth=frame.count("."),
+            kind=kind,
+        )
         end = call(frame, "atomize", began)
         if below:
             end = call(frame, "decompose", end)
@@ -66,7 +73,14 @@ def big_run(frames: int, *, seed: int = 7, prompt: int = 1500) -> list[dict[str,
         for attempt in (1, 2) if rejected else (1,):
             end = call(frame, "solve", end, attempt)
             tell(end, "answer", frame, role="solve", attempt=attempt, answer=f"Found {number} [{frame}]")
-            tell(end, "verdict", frame, attempt=attempt, accepted=attempt == 2 or not rejected, feedback="" if attempt == 2 or not rejected else "too short")
+            tell(
+                end,
+                "verdict",
+                frame,
+                attempt=attempt,
+                accepted=attempt == 2 or not rejected,
+                feedback="" if attempt == 2 or not rejected else "too short",
+            )
         tell(end, "done", frame, success=number % 40 != 0)
     latest = max(time for time, _, _ in told)
     for frame in [frame for frame, below in reversed(children.items()) if below]:
@@ -94,9 +108,14 @@ def _shape(frames: int) -> dict[str, list[str]]:
 def _plan(below: list[str], number: int) -> list[dict[str, Any]]:
     names = "abcde"
     return [
-        {"id": names[place], "task": f"Look into {child}", "kind": KINDS[(number + place) % 4], "depends_on": [names[place - 1]] if place in (2, 4) else []}
+        {
+            "id": names[place],
+            "task": f"Look into {child}",
+            "kind": KINDS[(number + place) % 4],
+            "depends_on": [names[place - 1]] if place in (2, 4) else [],
+        }
         for place, child in enumerate(below)
-    ]  # fmt: skip
+    ]
 
 
 def _numbered(told: list[tuple[float, int, dict[str, Any]]], frames: int) -> Iterator[dict[str, Any]]:
@@ -108,16 +127,39 @@ def _numbered(told: list[tuple[float, int, dict[str, Any]]], frames: int) -> Ite
         "bound": {"frames": frames, "calls": 6 * frames, "steps": 8 * frames},
     }  # fmt: skip
     result = {
-        "schema": 1, "run_id": "big", "status": "succeeded", "success": True, "output": "All of it [0.0], see frame 0.1.",
+        "schema": 1, "run_id": "big", "status": "succeeded", "success": True,
+        "output": "All of it [0.0], see frame 0.1.",
         "partial": None, "gaps": ["0.0.0: rejected after 2 attempts: too short"], "notes": [], "traces": [],
         "duration_ms": 0, "frames": frames, "bound": first["bound"], "usage": {},
     }  # fmt: skip
-    whole = [(0.0, first), *((time, event) for time, _, event in told), (told[-1][0], {"event": "end", "result": result})]
+    whole = [
+        (0.0, first),
+        *((time, event) for time, _, event in told),
+        (told[-1][0], {"event": "end", "result": result}),
+    ]
     for number, (time, event) in enumerate(whole, 1):
         yield {"schema": 1, "id": number, "time": epoch + time, **event}
 
 
-_WORDS = (
-    "tariff ledger harbour invoice signal ballast coolant margin freight turbine archive protocol quota sample vessel"
-    " gradient filter anchor bearing census"
-).split()
+_WORDS = [
+    "tariff",
+    "ledger",
+    "harbour",
+    "invoice",
+    "signal",
+    "ballast",
+    "coolant",
+    "margin",
+    "freight",
+    "turbine",
+    "archive",
+    "protocol",
+    "quota",
+    "sample",
+    "vessel",
+    "gradient",
+    "filter",
+    "anchor",
+    "bearing",
+    "census",
+]

@@ -39,7 +39,10 @@ def opened() -> Iterator[Open]:
         made, heard = context.new_page(), list[str]()
         made.on("console", lambda message: heard.append(message.text))
         made.on("pageerror", lambda error: heard.append(str(error)))
-        made.on("request", lambda request: heard.append(request.url) if not request.url.startswith(("file:", "data:")) else None)
+        made.on(
+            "request",
+            lambda request: heard.append(request.url) if not request.url.startswith(("file:", "data:")) else None,
+        )
         made.goto(path.as_uri() + address)
         made.wait_for_selector("#rows [role=treeitem]", state="attached")
         pages.append((context, heard))
@@ -56,13 +59,26 @@ def opened() -> Iterator[Open]:
 def report(cactus: Cactus, tmp_path: Path) -> Path:
     """Return the report of a run with a nested fork, a rejected answer and a citation."""
     cited = {"role": "aggregate", "frame": "0", "reply": "All of it: [0.0] and frame 0.1.1, not 0.9. [source: a.md]"}
-    cactus("solve", "the task", "--model", f"scripted:{script(tmp_path, cited)}", "--run-id", "r", "-c", "prices.*=3/15")
+    cactus(
+        "solve", "the task", "--model", f"scripted:{script(tmp_path, cited)}", "--run-id", "r", "-c", "prices.*=3/15"
+    )
     assert cactus("report", "r", "-o", "r.html").status == 0
     return cactus.folder / "r.html"
 
 
+def until(made: Any, condition: str) -> None:
+    """Wait until a condition holds in the page, whose policy forbids the driver to wait there itself."""
+    for _ in range(100):
+        if made.evaluate(condition):
+            return
+        made.wait_for_timeout(50)
+    raise AssertionError(f"it never came to be that {condition}: {made.inner_text('body')[:500]}")
+
+
 def frames(made: Any) -> list[str]:
-    return [row.get_attribute("data-id") or row.inner_text() for row in made.query_selector_all("#rows [role=treeitem]")]
+    return [
+        row.get_attribute("data-id") or row.inner_text() for row in made.query_selector_all("#rows [role=treeitem]")
+    ]
 
 
 # --- what it answers --------------------------------------------------------------------------------------------------
@@ -73,11 +89,11 @@ def test_the_overview_has_answer_totals_plan_and_links_to_the_frames_it_cites(re
     said = made.inner_text("#content")
     assert "the task" in said
     assert "All of it: [0.0] and frame 0.1.1, not 0.9." in " ".join(said.split())
-    assert [link.inner_text() for link in made.query_selector_all("#content a[href='#frame=0.0']")][0] == "0.0"
+    assert made.text_content("#content a[href='#frame=0.0']") == "0.0"
     assert made.query_selector("#content a[href='#frame=0.9']") is None, "no such frame, no link"
     assert made.query_selector("#content svg") is not None
     made.click("#content a[href='#frame=0.1.1']")
-    made.wait_for_function("document.querySelector('#content h2, #content .frameid')?.textContent.includes('0.1.1')")
+    until(made, "document.querySelector('#content h2, #content .frameid')?.textContent.includes('0.1.1')")
     assert made.evaluate("location.hash") == "#frame=0.1.1"
 
 
@@ -88,7 +104,7 @@ def test_a_frame_shows_its_verdicts_prompts_and_replies(report: Path, opened: Op
     assert "too short" in said
     for fold in made.query_selector_all("#content details"):
         fold.evaluate("each => { each.open = true; each.dispatchEvent(new Event('toggle')); }")
-    made.wait_for_function("document.querySelector('#content').innerText.includes('answer to read')")
+    until(made, "document.querySelector('#content').innerText.includes('answer to read')")
     assert "Judge the size of the task" in made.inner_text("#content")
 
 
@@ -97,12 +113,12 @@ def test_search_finds_tasks_and_prompts_and_filters_narrow(report: Path, opened:
     assert made.inner_text("#found").startswith("6 frames")
     made.press("body", "/")
     made.keyboard.type("weigh")
-    made.wait_for_function("document.querySelector('#found').innerText.startsWith('1 ') || document.querySelector('#found').innerText.startsWith('2 ')")
+    until(made, "/^[12] of|^[12] /.test(document.querySelector('#found').innerText)")
     made.fill("#search", "Judge the size of the task")  # in prompts alone
-    made.wait_for_function("document.querySelectorAll('#rows [role=treeitem]').length >= 6")
+    until(made, "document.querySelectorAll('#rows [role=treeitem]').length >= 6")
     made.fill("#search", "")
     made.click("#chips button[data-name=write]")
-    made.wait_for_function("document.querySelector('#found').innerText.startsWith('1 ')")
+    until(made, "document.querySelector('#found').innerText.startsWith('1 ')")
 
 
 def test_the_time_line_and_the_steps_are_drawn(report: Path, opened: Open) -> None:
@@ -124,7 +140,7 @@ def test_keys_walk_the_tree(report: Path, opened: Open) -> None:
     made.focus("#tree")
     for key in ("j", "j", "ArrowUp", "Enter"):
         made.keyboard.press(key)
-    made.wait_for_function("location.hash === '#frame=0.0'")
+    until(made, "location.hash === '#frame=0.0'")
     assert made.evaluate("document.querySelector('#tree').getAttribute('role')") == "tree"
     assert made.query_selector("#rows [role=treeitem][aria-level='2']") is not None
     made.keyboard.press("?")
@@ -138,7 +154,9 @@ def test_it_fits_a_narrow_screen_and_keeps_to_the_dark(report: Path, opened: Ope
     made = opened(report, f"#view={view}", width=390, height=800, color_scheme="dark")
     made.wait_for_timeout(150)
     assert made.evaluate("document.documentElement.scrollWidth") <= 390
-    red, green, blue = map(int, re.findall(r"\d+", made.evaluate("getComputedStyle(document.body).backgroundColor"))[:3])
+    red, green, blue = map(
+        int, re.findall(r"\d+", made.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]
+    )
     assert max(red, green, blue) < 60
 
 
@@ -153,7 +171,8 @@ def test_it_can_be_printed(report: Path, opened: Open) -> None:
 
 
 def test_hostile_text_stays_text(cactus: Cactus, opened: Open) -> None:
-    hostile = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)> {{INDEX}} \u202eabc\x07 [0.0] \udc81"
+    owned = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
+    hostile = owned + " {{INDEX}} \u202ea\x07 [0.0] \udc81"
     model = cactus.script(default=hostile)
     cactus("solve", hostile, "--model", model, "--max-depth", "0", "--run-id", "r", "-c", "verifier=accept")
     assert cactus("report", "r", "-o", "r.html").status == 0
@@ -174,7 +193,7 @@ def test_runs_that_did_not_succeed_are_told_too(cactus: Cactus, opened: Open, tm
     kept = events[: len(events) // 2] if ending == "killed" else events
     (tmp_path / "r.html").write_text(page(kept), encoding="utf-8")
     made = opened(tmp_path / "r.html")
-    word = {"killed": "unfinished", "waiting": "interrupted"}.get(ending, ending)
+    word = {"killed": "no end yet", "waiting": "interrupted"}.get(ending, ending)
     assert word in made.inner_text("#status").lower() or ending in made.inner_text("#status").lower()
 
 

@@ -21,7 +21,9 @@ def tree_of(*events: dict[str, Any]) -> Tree:
 
 
 def test_planned_subtasks_are_pending_until_they_begin() -> None:
-    tree = tree_of(frame("0"), {"event": "plan", "frame": "0", "subtasks": [{"task": task} for task in "abc"]}, frame("0.0", "a"))
+    tree = tree_of(
+        frame("0"), {"event": "plan", "frame": "0", "subtasks": [{"task": task} for task in "abc"]}, frame("0.0", "a")
+    )
     assert tree.pending("0") == [("0.1", "b"), ("0.2", "c")]
     assert tree.nodes["0"].children == ["0.0"]
     assert tree.path() == ["0", "0.0"]

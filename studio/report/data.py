@@ -65,9 +65,7 @@ def _texts(event: Mapping[str, Any]) -> dict[str, Any]:
     return later | long
 
 
-def _chunked(
-    events: Sequence[Mapping[str, Any]], texts: Sequence[dict[str, Any]]
-) -> Iterator[tuple[list[int], str]]:
+def _chunked(events: Sequence[Mapping[str, Any]], texts: Sequence[dict[str, Any]]) -> Iterator[tuple[list[int], str]]:
     """Yield the places of the events in each chunk, and its JSON; the texts of a frame stand side by side."""
     chunk, parts, size = list[int](), list[str](), 0
     for place in sorted(range(len(events)), key=lambda place: _path(events[place])):

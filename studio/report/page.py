@@ -44,7 +44,9 @@ def page(events: Sequence[Mapping[str, Any]]) -> str:
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    chunks = "".join(f'<script type="text/plain" id="chunk{place}">{text}</script>\n' for place, text in enumerate(data.chunks))
+    chunks = "".join(
+        f'<script type="text/plain" id="chunk{place}">{text}</script>\n' for place, text in enumerate(data.chunks)
+    )
     parts = {"MARK": MARK, "POLICY": policy, "STYLE": style, "SCRIPT": script, "INDEX": data.index, "CHUNKS": chunks}
     # one pass over the template: no part is looked at for the marks of another
     head, *rest = _asset("page.html").split("{{")
