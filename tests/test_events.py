@@ -1,5 +1,6 @@
 """Events: one stream a run, kept as it is told; each view is drawn from it, and a replay tells it again."""
 
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from frames import events as kinds
 from frames.errors import UsageError
@@ -22,6 +24,9 @@ from nodes.event_log import EventLog
 from nodes.journal import ReplayError
 from nodes.models.scripted import ScriptedChatModel
 from studio.export import split
+from studio.live import Picture, plain_line
+from studio.tree import Tree
+from tests import agents
 from tests.cli import Cactus
 from tests.test_exactness import CUT, RULES, last, script
 
@@ -196,28 +201,36 @@ def test_a_diagram_has_every_frame_and_names_no_markup(cactus: Cactus, tmp_path:
     assert cactus("export", "r", "r", "--format", "mermaid").status == 2
 
 
-@pytest.mark.parametrize("profile", ["classic", "roma"])
-def test_golden_events_and_exports(cactus: Cactus, tmp_path: Path, profile: str, request: Any) -> None:
-    """The events of one run of each profile, one call at a time, and each export of them."""
-    judged = [] if profile == "roma" else ["-c", "atomizer=llm", "-c", "verifier=llm"]
-    place = script(tmp_path)
-    cactus(
-        "solve",
-        "the task",
-        "--profile",
-        profile,
-        "--model",
-        f"scripted:{place}",
-        "--run-id",
-        "r",
-        "--parallel",
-        "1",
-        *judged,
-    )
-    for form in ("jsonl", "mermaid", "training"):
-        text = cactus("export", "r", "--format", form).out.replace(json.dumps(place)[1:-1], "script.yaml")
-        text = re.sub(r'"(time|seconds|duration_ms)":[\d.e-]+', r'"\1":0', text)
-        golden = GOLDEN / f"export-{profile}.{form}"
+@pytest.mark.parametrize("profile", ["classic", "roma", "adaptive", "agent"])
+def test_golden_events_and_views(cactus: Cactus, tmp_path: Path, profile: str) -> None:
+    """The events of one run of each profile, one call at a time, and each text that is drawn from them."""
+    place = agents.script(tmp_path, *agents.NESTED) if profile == "agent" else f"scripted:{script(tmp_path)}"
+    judged = [] if profile == "agent" else ["-c", "atomizer=llm", "-c", "verifier=llm"]
+    given = ["--profile", profile, "--model", place, "--run-id", "r", "--parallel", "1", *judged]
+    task = "the task of auth.py and `store.py`" if profile == "adaptive" else "the task"
+    assert cactus("solve", task, *given).status == 0
+    events = [json.loads(line) for line in cactus("export", "r").out.splitlines()]
+    views = {form: cactus("export", "r", "--format", form).out for form in ("jsonl", "mermaid", "training")}
+    views["lines"] = "".join(f"{line}\n" for event in events if (line := plain_line(event)))
+    views["tree"] = drawn(events)
+    for view, text in views.items():
+        told = text.replace(json.dumps(place)[1:-1], "scripted:script.yaml")
+        told = re.sub(r'"(time|seconds|duration_ms)":[\d.e-]+', r'"\1":0', told)
+        golden = GOLDEN / f"export-{profile}.{view}"
         if os.environ.get("UPDATE_GOLDEN"):
-            golden.write_text(text, encoding="utf-8")
-        assert text == golden.read_text(encoding="utf-8")
+            golden.write_text(told, encoding="utf-8")
+        assert told == golden.read_text(encoding="utf-8")
+
+
+def drawn(events: list[dict[str, Any]]) -> str:
+    """Return the live tree's last picture, the run as it stood in its middle above it."""
+    console = Console(file=io.StringIO(), width=110, height=24, force_terminal=True, color_system=None)
+    for until in (len(events) // 2, len(events)):
+        tree = Tree()
+        for event in events[:until]:
+            tree.apply(event, 0.0)
+        picture = Picture(tree, 99, lambda: 0.0)
+        picture.ended = until == len(events)
+        console.print(picture)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return re.sub("[\u2800-\u28ff]", "\u283f", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
