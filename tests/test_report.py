@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from studio.report.page import MARK, page
+from tests import agents
 from tests.big_run import big_run
 from tests.cli import Cactus
 from tests.test_exactness import script
@@ -195,6 +196,33 @@ def test_runs_that_did_not_succeed_are_told_too(cactus: Cactus, opened: Open, tm
     made = opened(tmp_path / "r.html")
     word = {"killed": "no end yet", "waiting": "interrupted"}.get(ending, ending)
     assert word in made.inner_text("#status").lower() or ending in made.inner_text("#status").lower()
+
+
+def test_an_agents_code_and_launches_are_shown(cactus: Cactus, opened: Open, tmp_path: Path) -> None:
+    model = agents.script(tmp_path, *agents.NESTED)
+    assert cactus("solve", "the task", "--profile", "agent", "--model", model, "--run-id", "r").status == 0
+    assert cactus("report", "r", "-o", "r.html").status == 0
+    made = opened(cactus.folder / "r.html", "#frame=0")
+    made.wait_for_selector("#content details.cell")
+    for fold in made.query_selector_all("#content details.cell"):
+        fold.evaluate("each => { each.open = true; each.dispatchEvent(new Event('toggle')); }")
+    until(made, "document.querySelectorAll('#content details.cell .body').length >= 3")
+    said = made.text_content("#content")
+    assert "seen = ['begun']" in said
+    assert "['begun', 'left of leaf 0 and leaf 1 with 1'] 42 the rest" in said, "what the code printed"
+    assert made.query_selector("#content details.cell a[href='#frame=0.1']") is not None
+
+
+def test_findings_and_assignments_are_shown(cactus: Cactus, opened: Open, tmp_path: Path) -> None:
+    model = f"scripted:{script(tmp_path)}"
+    assert (
+        cactus("solve", "review a.py and b.py", "--profile", "adaptive", "--model", model, "--run-id", "r").status == 0
+    )
+    assert cactus("report", "r", "-o", "r.html").status == 0
+    assert "2 files" in opened(cactus.folder / "r.html", "#frame=0").inner_text("#content")
+    made = opened(cactus.folder / "r.html", "#frame=0.0")
+    made.wait_for_selector("#content details")
+    assert "static_analysis (1.00)" in made.inner_text("#content")
 
 
 def test_case_29_five_thousand_frames_open_in_less_than_three_seconds(opened: Open, tmp_path: Path) -> None:

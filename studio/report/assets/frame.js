@@ -64,6 +64,9 @@ function happening(model, event) {
     case "call": return folded(event, "call", [h("span", { class: "what", text: event.saved ? "saved reply" : "call" }), h("span", { class: "model", text: line(event.model, 60) }),
       h("span", { class: "dim", text: `${short(event.input_tokens)} → ${short(event.output_tokens)} tokens${event.estimated ? " (estimated)" : ""} · ${event.saved ? "no cost" : `${duration(event.seconds)}${event.usd === null ? "" : ` · ${money(event.usd)}`}`}` })], call_body);
     case "tool": return folded(event, "tool", [h("span", { class: `what ${event.ok ? "" : "bad"}`, text: event.ok ? "tool" : "tool failed" }), h("span", { class: "model", text: line(event.tool, 60) }), h("span", { class: "dim", text: `${duration(event.seconds)} · ${line(event.arguments, 80)}` })], tool_body);
+    case "cell": return folded(event, "cell", [h("span", { class: `what ${event.error ? "bad" : ""}`, text: event.error ? "code failed" : "code" }), h("span", { class: "dim", text: `${event.launches.length ? `waits for ${plural(event.launches.length, "subagent")} · ` : ""}${line(event.error ?? event.code, 80)}` })], cell_body);
+    case "findings": return folded(event, "findings", [h("span", { class: "what", text: "findings" }), h("span", { class: "dim", text: plural(event.files.length, "file") })], (whole) => [block(JSON.stringify({ files: whole.files, observations: whole.observations, left_out: whole.left_out }, null, 2), { kind: "text code" })]);
+    case "assigned": return noted("", "assigned", event, null, `${line(event.agent, 40)} (${event.score.toFixed(2)})`);
     case "answer": return folded(event, "answer", [h("span", { class: "what", text: "answer" }), h("span", { class: "dim", text: line(event.answer, 90) || "(empty)" })], (whole) => [block(whole.answer, { model })]);
     case "verdict": return noted(event.accepted ? "good" : "bad", event.accepted ? "accepted" : "rejected", event, "feedback");
     case "plan": return noted("", "plan", event, null, plural(event.subtasks.length, "subtask"));
@@ -110,6 +113,13 @@ function call_body(call) {
   if (!messages.length) messages.push(h("p", { class: "none", text: "The journal keeps no prompt of this call." }));
   const reply = call.reply === undefined ? h("p", { class: "none", text: "The journal keeps no reply of this call." }) : block(call.reply);
   return [...messages, h("div", { class: "message reply" }, h("h4", { text: "reply" }), reply)];
+}
+
+function cell_body(cell) {
+  const part = (title, ...of) => h("div", { class: "message" }, h("h4", { text: title }), ...of);
+  const launched = cell.launches.map((launch) => h("p", {}, h("a", { href: `#frame=${launch.frame}`, text: launch.frame }), ` ${line(launch.goal, 200)}`));
+  return [part("code", block(cell.code, { kind: "text code" })), ...(cell.output ? [part("output", block(cell.output, { kind: "text code" }))] : []),
+    ...(cell.error ? [part("error", block(cell.error, { kind: "text code" }))] : []), ...(launched.length ? [part("subagents", ...launched)] : [])];
 }
 
 function tool_body(used) {
