@@ -192,9 +192,20 @@ async def run_agents(saver: InMemorySaver) -> list[dict[str, Any]]:
     return [snapshot.values async for snapshot in app.aget_state_history(config)]  # type: ignore[arg-type]
 
 
+async def run_adaptive(saver: InMemorySaver) -> list[dict[str, Any]]:
+    """Return the state at every step of a run whose plan follows from findings."""
+    context = RecursiveTaskSolver.adaptive(answer, investigator="text", verifier=always_accept()).context.for_run()
+    app, config = make_graph(saver), {"configurable": {"thread_id": "z"}}
+    task = {"task": "Review auth.py and store.py"}
+    output = await app.ainvoke(task, config, context=context, durability="sync")  # type: ignore[arg-type]
+    await context.resources.close()
+    assert output["success"]
+    return [snapshot.values async for snapshot in app.aget_state_history(config)]  # type: ignore[arg-type]
+
+
 async def test_the_state_is_plain_json_at_every_step() -> None:
     saver = InMemorySaver()
-    states = [*await run_eventful(saver), *await run_agents(saver)]
+    states = [*await run_eventful(saver), *await run_agents(saver), *await run_adaptive(saver)]
     assert len(states) > 30
     stored = [plainly(saved.checkpoint["channel_values"]) async for saved in saver.alist(None)]
     for values in [*states, *stored]:
@@ -210,6 +221,7 @@ async def test_what_was_saved_is_never_changed() -> None:
     saver = Watching()
     await run_eventful(saver)
     await run_agents(saver)
+    await run_adaptive(saver)
     assert len(saver.seen) > 50
 
 
@@ -231,6 +243,7 @@ async def test_no_node_changes_the_state_it_is_given(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(build, "_NODES", nodes)
     await run_eventful(InMemorySaver())
     await run_agents(InMemorySaver())
+    await run_adaptive(InMemorySaver())
     assert visited == set(nodes) - {"approve"}  # that one needs a person: tests/test_approve.py
 
 
