@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from nodes.settings import Settings
 from tests.cli import Cactus
 
 ROOT = Path(__file__).parent.parent
@@ -75,6 +77,9 @@ def test_commands_are_understood(
         cactus(
             "solve", "t", "--run-id", "offers", "--model", model, "--max-calls", "3"
         ) if "resume offers" in line else ""
+    if page == "terminal.md":
+        (tmp_path / "offers.yaml").write_text(yaml.safe_dump({"rules": [], "default": "ACCEPT"}))
+        cactus("solve", "t", "--run-id", "offers", "--model", model)
     if page == "agent.md":
         model = cactus.script(default="```python\nfinish('done')\n```")
         cactus("solve", "t", "--profile", "agent", "--run-id", "stock", "--model", model)
@@ -133,6 +138,12 @@ async def test_the_python_of_events(tmp_path: Path) -> None:
 def test_the_bound_in_get_started(cactus: Cactus) -> None:
     said = cactus("bound", "--max-depth", "2").out
     assert said in (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
+
+
+def test_every_setting_is_in_the_table_of_get_started() -> None:
+    text = (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert set(Settings.model_fields) == {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
 def test_the_models_pages_script_is_a_script(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -28,10 +29,10 @@ FRAMES = {"0", "0.0", "0.1", "0.1.0", "0.1.1", "0.2"}
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-def in_a_terminal(args: list[str], environment: dict[str, str], folder: Path) -> str:
-    """Return all that a command shows in a terminal of 24 lines by 110 columns."""
+def in_a_terminal(args: list[str], environment: dict[str, str], folder: Path, columns: int = 110) -> str:
+    """Return all that a command shows in a terminal of 24 lines."""
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 110, 0, 0))
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(args, stdin=its, stdout=its, stderr=its, env=environment, cwd=folder)
     os.close(its)
     shown = b""
@@ -79,6 +80,36 @@ def test_a_parallel_run_is_seen_whole_in_every_view(cactus: Cactus, tmp_path: Pa
     # Studio's drawing: a node for each role that worked
     drawn = graphs.roma.get_graph(xray=True).draw_mermaid()
     assert all(f"{event['role']}(" in drawn for event in events if event["event"] == "step")
+
+
+PAGE = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+
+
+def timeless(text: str) -> list[str]:
+    """Return the lines of a text without what differs from run to run: the turning mark, spaces and seconds."""
+    lines = [re.sub(r"\d+(\.\d)? s", "T s", re.sub("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋", line)) for line in text.splitlines()]
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.mark.parametrize("console", ["a terminal", "a log"])
+def test_the_terminals_page_shows_what_is_seen(console: str, tmp_path: Path) -> None:
+    (tmp_path / "offers.yaml").write_text(
+        re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)[0].replace("latency: 1.2", "latency: 0.3")
+    )
+    line = re.findall(r"^cactus (.*)", PAGE, re.M)[0]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    environment["CACTUS_DB"] = str(tmp_path / "runs.db")
+    args = [sys.executable, "-m", "studio.main", *shlex.split(line)]
+    if console == "a terminal":
+        seen = in_a_terminal(args, environment, tmp_path, columns=100)
+    else:
+        done = subprocess.run(args, env=environment, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
+        seen = done.stderr
+    mark = {"a terminal": "seen", "a log": "seen in a log"}[console]
+    told = re.findall(rf"^<!-- {mark} -->\n```\n(.*?)^```", PAGE, re.M | re.S)
+    assert len(told) == {"a terminal": 2, "a log": 1}[console]
+    lines = timeless(seen)
+    assert [line for block in told for line in timeless(block) if line not in lines] == []
 
 
 @pytest.mark.parametrize("usage", ["reported", "estimated"])
