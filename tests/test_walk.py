@@ -94,9 +94,9 @@ def timeless(text: str) -> list[str]:
 @pytest.mark.parametrize("console", ["a terminal", "a log"])
 def test_the_terminals_page_shows_what_is_seen(console: str, tmp_path: Path) -> None:
     (tmp_path / "offers.yaml").write_text(
-        re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)[0].replace("latency: 1.2", "latency: 0.3")
+        re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0].replace("latency: 1.2", "latency: 0.3")
     )
-    line = re.findall(r"^cactus (.*)", PAGE, re.M)[0]
+    line = re.findall(r"^cactus (.*)", PAGE, re.MULTILINE)[0]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     environment["CACTUS_DB"] = str(tmp_path / "runs.db")
     args = [sys.executable, "-m", "studio.main", *shlex.split(line)]
@@ -106,7 +106,7 @@ def test_the_terminals_page_shows_what_is_seen(console: str, tmp_path: Path) -> 
         done = subprocess.run(args, env=environment, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
         seen = done.stderr
     mark = {"a terminal": "seen", "a log": "seen in a log"}[console]
-    told = re.findall(rf"^<!-- {mark} -->\n```\n(.*?)^```", PAGE, re.M | re.S)
+    told = re.findall(rf"^<!-- {mark} -->\n```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(told) == {"a terminal": 2, "a log": 1}[console]
     lines = timeless(seen)
     assert [line for block in told for line in timeless(block) if line not in lines] == []
