@@ -37,10 +37,15 @@ def from_texts(texts: Any) -> list[Subtask]:
     return [Subtask(id=str(index), task=text, kind=None, depends_on=[]) for index, text in enumerate(kept)]
 
 
-def from_entries(entries: Any) -> list[Subtask]:
+def from_entries(entries: Any, was: Sequence[Subtask] = ()) -> list[Subtask]:
     """Return a plan of what a decomposer gave: texts, or mappings of ``id``, ``task``, ``kind`` and ``depends_on``.
 
     A mapping may have ``requires`` too: the capabilities that its task takes, by weight.
+
+    Args:
+        entries: what was given.
+        was: the plan that ``entries`` are an edit of. Where it is one from findings, a subtask that keeps its id stays
+            the pass, or the integration, that it was, and one with ``files`` of its own is a pass over them.
 
     Raises:
         PlanFormError: it is no list, or holds something else.
@@ -51,7 +56,11 @@ def from_entries(entries: Any) -> list[Subtask]:
     given = cast("Sequence[Any]", entries)
     if not any(isinstance(entry, Mapping) for entry in given):
         return from_texts(given)
-    return [_subtask(entry, index) for index, entry in enumerate(given)]
+    plan = [_subtask(entry, index) for index, entry in enumerate(given)]
+    if any("tier" in subtask for subtask in was):
+        for subtask, entry in zip(plan, given, strict=True):
+            _tiered(subtask, entry, was)
+    return plan
 
 
 def _subtask(entry: Any, index: int) -> Subtask:
@@ -77,6 +86,21 @@ def _subtask(entry: Any, index: int) -> Subtask:
     if fields.get("requires"):
         subtask["requires"] = _requires(fields["requires"], name)
     return subtask
+
+
+def _tiered(subtask: Subtask, entry: Mapping[str, Any], was: Sequence[Subtask]) -> None:
+    """Give an edited subtask the tier, files and requirements that it had, or those of a pass over its own files."""
+    files: Any = entry.get("files")
+    if files is not None and not (isinstance(files, list) and all(isinstance(file, str) for file in files)):  # pyright: ignore[reportUnknownVariableType]
+        raise PlanError(f"files of subtask {subtask['id']!r} is no list of paths")
+    before = next((each for each in was if each["id"] == subtask["id"]), None)
+    if files and (before is None or "tier" not in before):
+        before = next(each for each in was if each.get("tier") == "per_file")
+    if before is None or "tier" not in before:
+        return
+    subtask["tier"] = before["tier"]
+    subtask["files"] = [clean(file) for file in files or before.get("files", [])]
+    subtask["requires"] = subtask.get("requires") or before.get("requires", {})
 
 
 def _requires(given: Any, name: str) -> dict[str, float]:

@@ -217,7 +217,7 @@ async def _follow(step: Step, decision: Decision, approvals: Approvals | None) -
 async def _edited(step: Step, entries: Any) -> list[Subtask] | str:
     """Return the plan that a person gave, or what is wrong with it."""
     try:
-        plan = checked(step, entries)
+        plan = checked(step, entries, step.frame["plan"])
         if limit := await refusal(step, plan):
             raise limit
     except plans.PlanFormError as fault:

@@ -229,16 +229,19 @@ def _objections(frame: Frame) -> list[str]:
     ]
 
 
-def checked(step: Step, entries: Any) -> list[Subtask]:
-    """Return the plan that a decomposer, or a person in its place, gave for the frame.
+def checked(step: Step, entries: Any, was: Sequence[Subtask] = ()) -> list[Subtask]:
+    """Return the plan that a decomposer, or a person who edited ``was``, gave for the frame.
+
+    The edit of a plan that has more than ``max_subtasks``, as one from findings may, has no more than it.
 
     Raises:
         PlanError: it cannot be followed.
         PlanFormError: it is no plan.
     """
-    plan = plans.from_entries(entries)
+    plan = plans.from_entries(entries, was)
     graph = isinstance(step.context.components.decomposer, Planner) or any(subtask["depends_on"] for subtask in plan)
-    (plans.check_graph if graph else plans.check)(plan, step.lineage, step.context.max_subtasks)
+    most = step.context.max_subtasks
+    (plans.check_graph if graph else plans.check)(plan, step.lineage, most and max(most, len(was)))
     return plan
 
 

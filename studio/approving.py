@@ -275,7 +275,7 @@ def read_plan(text: str, question: Mapping[str, Any]) -> list[Subtask] | str:
         entries = cast("dict[str, Any]", entries)["subtasks"]
     path = [Named(id=question["frame"], task=question["task"])]
     try:
-        plan = plans.from_entries(entries)
+        plan = plans.from_entries(entries, question["plan"])
         follows = any(subtask["depends_on"] for subtask in plan)
         (plans.check_graph if follows else plans.check)(plan, path, None)
     except plans.PlanFormError as fault:

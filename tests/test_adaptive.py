@@ -243,6 +243,22 @@ def test_a_failed_integration_leaves_the_passes_to_be_combined(shop: Path):
     assert any(gap.startswith("0.2: rejected") for gap in result.gaps)
 
 
+def test_a_cited_line_that_is_not_there_is_noted(shop: Path):
+    model = script(
+        {"role": "investigate", "reply": '{"files": ["src/app.py", "src/db.py"]}'},
+        {"role": "solve", "frame": r"0\.0", "reply": "app.py:5 swallows it, app.py:4-77 too"},
+        {"role": "solve", "frame": r"0\.1", "reply": "src/db.py:2 raises"},
+        {"role": "solve", "frame": r"0\.2", "reply": "Mend src/app.py:6, src/db.py:3 and src/none.py:9."},
+        default="ACCEPT",
+    )
+    result = RecursiveTaskSolver.adaptive(model, root=shop).solve("Review this package")
+    assert result.output == "Mend src/app.py:6, src/db.py:3 and src/none.py:9."
+    assert [note for note in result.notes if "cited" in note] == [
+        "0.0: app.py:4-77 is cited, and that file has 6 lines",
+        "0.2: src/db.py:3 is cited, and that file has 2 lines",
+    ]
+
+
 def test_none_found_is_solved_as_in_roma():
     model = script({"role": "atomize", "json": {"atomic": True}}, {"role": "solve", "reply": "hello"})
     result = RecursiveTaskSolver.adaptive(model).solve("Say hello")
@@ -341,6 +357,39 @@ def test_the_command_line_looks_below_a_root(cactus: Cactus, shop: Path):
     assert "0.0 assigned to static_analysis (1.00)" in done.err
     wrong = cactus("solve", "Review it", "--profile", "adaptive", "--root", "none", "--model", model)
     assert (wrong.status, "there is no folder none" in wrong.err) == (2, True)
+
+
+def test_an_edited_plan_keeps_its_passes(cactus: Cactus, shop: Path):
+    files = ["src/app.py", "src/db.py", "tests/test_app.py", "pyproject.toml", "README.md"]
+    looks = {"role": "investigate", "reply": json.dumps({"files": files})}
+    model = cactus.script(looks, {"role": "solve", "task": "In ", "reply": "see it"}, default="all is well")
+    run = ["--profile", "adaptive", "--root", str(shop), "--model", model, "--approve", "plan", "--run-id", "edited"]
+    asked = cactus("solve", "Review it", *run, "--json").document
+    plan = asked["pending"][0]["plan"]
+    assert len(plan) == 6
+    kept = [{name: each[name] for name in ("id", "task", "depends_on")} for each in plan if each["id"] != "per_file_4"]
+    kept[-1]["depends_on"] = [each["id"] for each in kept[:-1]] + ["mine"]
+    kept[0]["files"] = ["src/app.py", "src/db.py"]
+    kept.append({"id": "mine", "task": "Read the readme", "files": ["README.md"]})
+    Path("plan.yaml").write_text(yaml.safe_dump(kept))
+    done = cactus("resume", "edited", "--decide", "0=@plan.yaml")
+    assert done.status == 0, done.err
+    events = [json.loads(line) for line in cactus("export", "edited").out.splitlines()]
+    edited = next(event["subtasks"] for event in events if event["event"] == "plan")
+    assert [each["tier"] for each in edited] == [*["per_file"] * 4, "cross_file", "per_file"]
+    assert [each["files"] for each in edited[:2] + edited[5:]] == [files[:2], files[1:2], files[4:]]
+    assert {each["requires"]["integration"] for each in edited if each["tier"] == "cross_file"} == {1}
+    read = [json.loads(event["arguments"])["path"] for event in events if event["event"] == "tool"]
+    assert sorted(read) == sorted([*files[:2], *files[1:]])
+
+
+def test_an_edited_pass_has_paths(cactus: Cactus, shop: Path):
+    looks = {"role": "investigate", "reply": '{"files": ["src/app.py"]}'}
+    run = ["--profile", "adaptive", "--root", str(shop), "--model", cactus.script(looks, default="x")]
+    cactus("solve", "Review it", *run, "--approve", "plan", "--run-id", "edited")
+    Path("plan.yaml").write_text("[{id: per_file_0, task: x, files: src/app.py}]")
+    done = cactus("resume", "edited", "--decide", "0=@plan.yaml")
+    assert (done.status, "files of subtask 'per_file_0' is no list of paths" in done.err) == (2, True)
 
 
 def test_the_investigation_is_within_the_bound(cactus: Cactus):

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from frames.findings import shown_path
+from frames.findings import plain_path, shown_path
 from nodes.asking import Asking, within_run
 from nodes.component import Ask, ModelComponent, Stepwise, ask_directly, least_calls, model_calls, use
 from nodes.executors.brief import KNOWN_SHARE, whole_or_cut
@@ -19,8 +19,8 @@ from nodes.prompt import render
 from nodes.structured import without_reasoning
 from nodes.tools.files import READ, TREE_TOOLS
 
-_PLACE = re.compile(r"[^\s`'\"()\[\],;]+:\d+(?:-\d+)?")
-_SHOWN = re.compile(r"^\[file: (.+)\] \(lines (\d+) to (\d+) of \d+\)$", re.MULTILINE)
+_PLACE = re.compile(r"[^\s`'\"()\[\],;]+:\d{1,9}(?:-\d{1,9})?")
+_SHOWN = re.compile(r"^\[file: (.+)\] \(lines (\d+) to (\d+) of (\d+)\)$", re.MULTILINE)
 MOST_PLACES = 20
 
 
@@ -28,23 +28,26 @@ class PerFile(Stepwise):
     """Gives a model the numbered lines of the frame's files, and tools to look further, at most ``max_steps`` calls.
 
     The files share half of the model's window; what is cut says so. An answer that names no place in them gets the
-    lines that were read behind it.
+    lines that were read behind it; a line that it names and that its file does not have is noted.
     """
 
     async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
         work = within_run(ask)
-        files = await _texts(work)
+        files = await _texts(work, work.frame.get("files", []))
         answer = await _answered(
             work, self, "adaptive/per_file", task=task, files=files, example=f"{_example(work)}:12"
         )
-        read = [f"{path}:{start}-{end}" for text in files for path, start, end in _SHOWN.findall(text)]
+        shown = [found for text in files for found in _SHOWN.findall(text)]
+        _note_missing(work, answer, shown)
+        read = [f"{path}:{start}-{end}" for path, start, end, _ in shown]
         return with_places(answer, work.frame.get("files", []), read, "Lines read")
 
 
 class CrossFile(Stepwise):
     """Has a model integrate what the passes found, which the task's text holds, citing files and lines.
 
-    An answer that cites no place gets those of the passes behind it.
+    An answer that cites no place gets those of the passes behind it. Without a call of a model, the files that it
+    cites are read again: a line that its file does not have is noted.
     """
 
     async def __call__(self, task: str, /, *, ask: Ask = ask_directly) -> str:
@@ -52,6 +55,8 @@ class CrossFile(Stepwise):
         paths = work.frame.get("files", [])
         answer = await _answered(work, self, "adaptive/cross_file", task=task)
         cited = [place for result in work.frame["known"] for place in places(result["answer"], paths)]
+        named = [path for path in paths if places(answer, [path])]
+        _note_missing(work, answer, [found for text in await _texts(work, named) for found in _SHOWN.findall(text)])
         return with_places(answer, paths, cited, "Places named by the passes")
 
 
@@ -99,6 +104,15 @@ def _is_in(path: str, known: set[str]) -> bool:
     return path in known or any(name.endswith(f"/{path}") for name in known)
 
 
+def _note_missing(work: Asking, answer: str, shown: Sequence[tuple[str, str, str, str]]) -> None:
+    """Note the places in ``answer`` that lie behind the end of the files that were ``shown``."""
+    for place in places(answer, [plain_path(path) for path, *_ in shown]):
+        path, _, lines = place.rpartition(":")
+        count = max(int(count) for name, *_, count in shown if _is_in(path, {name.strip('"')}))
+        if max(map(int, lines.split("-"))) > count:
+            work.notes.append(f"{work.frame['id']}: {place} is cited, and that file has {count} lines")
+
+
 def _example(work: Asking) -> str:
     return shown_path(next(iter(work.frame.get("files", [])), "a.py"))
 
@@ -119,9 +133,8 @@ async def _answered(work: Asking, component: Stepwise, template: str, **about: A
     return conclusion(text[final.end() :] if final else text)
 
 
-async def _texts(work: Asking) -> list[str]:
-    """Return the numbered lines of the frame's files, read once; a file that cannot be read says why."""
-    paths = work.frame.get("files", [])
+async def _texts(work: Asking, paths: Sequence[str]) -> list[str]:
+    """Return the numbered lines of files, read once; a file that cannot be read says why."""
     if work.context.root is None:
         return [f"[file: {shown_path(path)}] (its text is not at hand: this run has no root)" for path in paths]
     reader = next(tool for tool in await work.context.resources.tools() if tool.name == READ)
