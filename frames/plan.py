@@ -90,12 +90,13 @@ def _subtask(entry: Any, index: int) -> Subtask:
 
 def _tiered(subtask: Subtask, entry: Mapping[str, Any], was: Sequence[Subtask]) -> None:
     """Give an edited subtask the tier, files and requirements that it had, or those of a pass over its own files."""
-    files: Any = entry.get("files")
-    if files is not None and not (isinstance(files, list) and all(isinstance(file, str) for file in files)):  # pyright: ignore[reportUnknownVariableType]
+    given = entry.get("files") or []
+    files = [str(file) for file in cast("list[Any]", given)] if isinstance(given, list) else []
+    if not isinstance(given, list):
         raise PlanError(f"files of subtask {subtask['id']!r} is no list of paths")
     before = next((each for each in was if each["id"] == subtask["id"]), None)
     if files and (before is None or "tier" not in before):
-        before = next(each for each in was if each.get("tier") == "per_file")
+        before = next((each for each in was if each.get("tier") == "per_file"), None)
     if before is None or "tier" not in before:
         return
     subtask["tier"] = before["tier"]
