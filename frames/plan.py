@@ -90,7 +90,7 @@ def _subtask(entry: Any, index: int) -> Subtask:
 
 def _tiered(subtask: Subtask, entry: Mapping[str, Any], was: Sequence[Subtask]) -> None:
     """Give an edited subtask the tier, files and requirements that it had, or those of a pass over its own files."""
-    given = entry.get("files") or []
+    given: Any = entry.get("files") or []
     files = [str(file) for file in cast("list[Any]", given)] if isinstance(given, list) else []
     if not isinstance(given, list):
         raise PlanError(f"files of subtask {subtask['id']!r} is no list of paths")
