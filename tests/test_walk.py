@@ -85,16 +85,20 @@ def test_a_parallel_run_is_seen_whole_in_every_view(cactus: Cactus, tmp_path: Pa
 PAGE = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
 
 
-def timeless(text: str) -> list[str]:
-    """Return the lines of a text without what differs from run to run: the turning mark, spaces and seconds."""
-    lines = [re.sub(r"\d+(\.\d)? s", "T s", re.sub("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋", line)) for line in text.splitlines()]
-    return [" ".join(line.split()) for line in lines]
+def seen_as(line: str) -> re.Pattern[str]:
+    """Return what a line of the page looks like in another run: other times, and so texts that are cut elsewhere."""
+    cells = re.split(r"\s{2,}", line.strip())
+    if len(cells) > 1:
+        cells = [cell[:8] if cell.endswith("…") else cell[:20] for cell in cells]
+    pattern = r"[^\n]*?".join(map(re.escape, cells))
+    pattern = re.sub("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", pattern)
+    return re.compile(re.sub(r"\d+(\\\.\d)?\\ s\b", r"\\d[\\d. mins]* s", pattern))
 
 
 @pytest.mark.parametrize("console", ["a terminal", "a log"])
 def test_the_terminals_page_shows_what_is_seen(console: str, tmp_path: Path) -> None:
     (tmp_path / "offers.yaml").write_text(
-        re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0].replace("latency: 1.2", "latency: 0.3")
+        re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0].replace("latency: 1.2", "latency: 0.5")
     )
     line = re.findall(r"^cactus (.*)", PAGE, re.MULTILINE)[0]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
@@ -108,8 +112,7 @@ def test_the_terminals_page_shows_what_is_seen(console: str, tmp_path: Path) -> 
     mark = {"a terminal": "seen", "a log": "seen in a log"}[console]
     told = re.findall(rf"^<!-- {mark} -->\n```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(told) == {"a terminal": 2, "a log": 1}[console]
-    lines = timeless(seen)
-    assert [line for block in told for line in timeless(block) if line not in lines] == []
+    assert [line for block in told for line in block.splitlines() if not seen_as(line).search(seen)] == []
 
 
 @pytest.mark.parametrize("usage", ["reported", "estimated"])
