@@ -91,8 +91,8 @@ def _subtask(entry: Any, index: int) -> Subtask:
 def _tiered(subtask: Subtask, entry: Mapping[str, Any], was: Sequence[Subtask]) -> None:
     """Give an edited subtask the tier, files and requirements that it had, or those of a pass over its own files."""
     given: Any = entry.get("files") or []
-    files = [str(file) for file in cast("list[Any]", given)] if isinstance(given, list) else []
-    if not isinstance(given, list):
+    files = cast("list[Any]", given if isinstance(given, list) else [None])
+    if not all(isinstance(file, str) for file in files):
         raise PlanError(f"files of subtask {subtask['id']!r} is no list of paths")
     before = next((each for each in was if each["id"] == subtask["id"]), None)
     if files and (before is None or "tier" not in before):

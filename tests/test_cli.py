@@ -361,5 +361,5 @@ def test_of_very_many_gaps_the_terminal_tells_the_first(cactus: Cactus) -> None:
     options = ["--max-depth=1", "--max-subtasks=50", "--profile=classic", "--max-calls=2", "--run-id=r"]
     done = cactus("solve", "t", *options, "--model", model)
     assert done.status == 3
-    assert "… and 19 more: cactus show RUN" in done.err
+    assert "… and 19 more: cactus show r" in done.err
     assert len(cactus("show", "r", "--json").document["gaps"]) == 49

@@ -89,7 +89,7 @@ def seen_as(line: str) -> re.Pattern[str]:
     """Return what a line of the page looks like in another run: other times, and so texts that are cut elsewhere."""
     cells = re.split(r"\s{2,}", line.strip())
     if len(cells) > 1:
-        cells = [cell[:8] if cell.endswith("…") else cell[:20] for cell in cells]
+        cells = [cells[0][:20], *(cell if re.match(r"[\d$]", cell) else cell[:4] for cell in cells[1:])]
     pattern = r"[^\n]*?".join(map(re.escape, cells))
     pattern = re.sub("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", pattern)
     return re.compile(re.sub(r"\d+(\\\.\d)?\\ s\b", r"\\d[\\d. mins]* s", pattern))

@@ -37,9 +37,8 @@ class PerFile(Stepwise):
         answer = await _answered(
             work, self, "adaptive/per_file", task=task, files=files, example=f"{_example(work)}:12"
         )
-        shown = [found for text in files for found in _SHOWN.findall(text)]
-        _note_missing(work, answer, shown)
-        read = [f"{path}:{start}-{end}" for path, start, end, _ in shown]
+        _note_missing(work, answer, files)
+        read = [f"{path}:{start}-{end}" for path, start, end, _ in _shown(files)]
         return with_places(answer, work.frame.get("files", []), read, "Lines read")
 
 
@@ -56,7 +55,7 @@ class CrossFile(Stepwise):
         answer = await _answered(work, self, "adaptive/cross_file", task=task)
         cited = [place for result in work.frame["known"] for place in places(result["answer"], paths)]
         named = [path for path in paths if places(answer, [path])]
-        _note_missing(work, answer, [found for text in await _texts(work, named) for found in _SHOWN.findall(text)])
+        _note_missing(work, answer, await _texts(work, named))
         return with_places(answer, paths, cited, "Places named by the passes")
 
 
@@ -104,8 +103,14 @@ def _is_in(path: str, known: set[str]) -> bool:
     return path in known or any(name.endswith(f"/{path}") for name in known)
 
 
-def _note_missing(work: Asking, answer: str, shown: Sequence[tuple[str, str, str, str]]) -> None:
-    """Note the places in ``answer`` that lie behind the end of the files that were ``shown``."""
+def _shown(texts: Sequence[str]) -> list[tuple[str, str, str, str]]:
+    """Return path, first, last and count of lines of the files that were read as ``texts``."""
+    return [found for text in texts for found in _SHOWN.findall(text)]
+
+
+def _note_missing(work: Asking, answer: str, texts: Sequence[str]) -> None:
+    """Note the places in ``answer`` that lie behind the end of the files that were read as ``texts``."""
+    shown = _shown(texts)
     for place in places(answer, [plain_path(path) for path, *_ in shown]):
         path, _, lines = place.rpartition(":")
         count = max(int(count) for name, *_, count in shown if _is_in(path, {name.strip('"')}))

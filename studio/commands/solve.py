@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def finish(
     if as_json:
         click.echo(json.dumps(document, ensure_ascii=False))
     else:
-        (show or print_outcome)(document)
+        show(document) if show else print_outcome(document, db)
     if document.get("pending"):
         _print_pending(document, db)
     elif document["status"] in ("limited", "interrupted", "cancelled") and not show:
@@ -127,30 +127,36 @@ def continuing(document: dict[str, Any], db: str | None) -> str:
     """Return the command that goes on with a run; a limit that was reached must be raised for that."""
     found = [match for gap in document["gaps"] if (match := _LIMIT.search(gap))]
     raised = f" --{found[-1][1].replace('_', '-')} {_double(found[-1][2])}" if found else ""
-    return f"cactus resume {document['run_id']}{raised}{f' --db {shlex.quote(db)}' if db else ''}"
+    return f"cactus resume {document['run_id']}{raised}{_at(db)}"
+
+
+def _at(db: str | None) -> str:
+    return f" --db {shlex.quote(db)}" if db else ""
 
 
 def _double(number: str) -> str:
     return f"{2 * float(number):g}"
 
 
-def print_outcome(document: dict[str, Any]) -> None:
+def print_outcome(document: dict[str, Any], db: str | None = None) -> None:
     """Print the answer on standard output; why there is none on standard error."""
     if document["success"]:
         click.echo(document["output"])
         if document["gaps"]:
-            click.echo("cactus: the answer has gaps" + _listed(document["gaps"]), err=True)
+            click.echo("cactus: the answer has gaps" + _listed(document, db), err=True)
         return
     if document.get("pending"):
         return
     head = {"failed": "no accepted answer", "limited": "a limit was reached"}.get(document["status"], "stopped")
-    click.echo(f"cactus: {head}" + _listed(document["gaps"]), err=True)
-    click.echo(f"  what was done is kept: cactus show {document['run_id']}", err=True)
+    click.echo(f"cactus: {head}" + _listed(document, db), err=True)
+    click.echo(f"  what was done is kept: cactus show {document['run_id']}{_at(db)}", err=True)
     if document["partial"]:
         click.echo(f"[no answer; found so far]\n{document['partial']}")
 
 
-def _listed(gaps: Sequence[str]) -> str:
-    """Return gaps, one a line; of very many the first, for the document has them all."""
-    more = [f"… and {len(gaps) - MOST_GAPS} more: cactus show RUN"] if len(gaps) > MOST_GAPS else []
+def _listed(document: dict[str, Any], db: str | None) -> str:
+    """Return the gaps, one a line; of very many the first, for the run has them all."""
+    gaps = document["gaps"]
+    kept = f"cactus show {document['run_id']}{_at(db)}"
+    more = [f"… and {len(gaps) - MOST_GAPS} more: {kept}"] if len(gaps) > MOST_GAPS else []
     return "".join(f"\n  {gap}" for gap in [*gaps[:MOST_GAPS], *more])
