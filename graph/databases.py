@@ -212,12 +212,9 @@ async def _postgres(address: str, tables: Sequence[str]) -> AsyncGenerator[Datab
             AsyncPostgresSaver.from_conn_string(address, serde=serializer()) as saver,
             AsyncPostgresStore.from_conn_string(address) as artifacts,
         ):
-            await _set_up_postgres(saver, artifacts)
-            connection = _Postgres(saver.conn, saver.lock)
-            for statement in tables:
-                await connection.execute(statement)
+            await _set_up_postgres(saver, artifacts, tables)
             try:
-                yield Database(saver, artifacts, connection)
+                yield Database(saver, artifacts, _Postgres(saver.conn, saver.lock))
             except psycopg.Error as error:
                 raise StoreError(f"PostgreSQL failed: {one_line(str(error), 300)}; what was saved stays") from error
             finally:
@@ -226,14 +223,20 @@ async def _postgres(address: str, tables: Sequence[str]) -> AsyncGenerator[Datab
         raise UsageError(f"cannot use PostgreSQL: {one_line(str(error), 300)}; check --db") from error
 
 
-async def _set_up_postgres(saver: Any, artifacts: Any) -> None:
-    """Make the tables; processes that start at once take turns, for the migrations are not made for two."""
+async def _set_up_postgres(saver: Any, artifacts: Any, tables: Sequence[str]) -> None:
+    """Make the tables, ours too; processes that start at once take turns.
+
+    Neither the migrations nor ``CREATE ... IF NOT EXISTS`` are made for two: the second violates a unique index of
+    the catalogue.
+    """
     # polled, not awaited: a statement that waits would hold up the other's CREATE INDEX CONCURRENTLY
     while not await _locked(saver):  # noqa: ASYNC110  # the event is in another process
         await asyncio.sleep(0.05)
     try:
         await saver.setup()
         await artifacts.setup()
+        for statement in tables:
+            await saver.conn.execute(statement)
     finally:
         await saver.conn.execute("SELECT pg_advisory_unlock(hashtext('cactus'))")
 
