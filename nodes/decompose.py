@@ -97,7 +97,8 @@ class Intent(PlainComponent):
     def __call__(self, task: str, depth: int, /) -> list[dict[str, Any]]:
         asked = [] if depth else intents(task)
         most = len(asked) if self.max_subtasks is None else self.max_subtasks
-        parts = [[name] for name in asked[: most - 1]] + [asked[most - 1 :]] * bool(asked)
+        parts = [[name] for name in asked]
+        parts = parts if len(parts) <= most else [*parts[: most - 1], asked[most - 1 :]]
         return [
             {
                 "id": "_".join(part),

@@ -115,16 +115,26 @@ def test_findings_are_immutable_and_json():
         ("Say hello", []),
     ],
 )
-def test_the_intent_rule_chains_what_is_asked_in_the_order_in_which_it_is_named(task: str, requires: list[str]):
-    plan = Intent()(task, 0)
+@pytest.mark.parametrize("most", [None, 2, 10])
+def test_the_intent_rule_chains_what_is_asked_in_the_order_in_which_it_is_named(
+    task: str, requires: list[str], most: int | None
+):
+    plan = Intent(most)(task, 0)
     assert [list(entry["requires"]) for entry in plan] == [[name] for name in requires]
     assert [entry["depends_on"] for entry in plan] == [[], *[[name] for name in requires[:-1]]][: len(plan)]
-    assert Intent()(task, 1) == []
+    assert Intent(most)(task, 1) == []
 
 
-def test_of_too_many_intents_the_last_subtask_has_the_rest():
-    plan = Intent(2)("Review, test and document it", 0)
-    assert [list(entry["requires"]) for entry in plan] == [["code_review"], ["test_generation", "documentation"]]
+@pytest.mark.parametrize(
+    ("most", "requires"),
+    [
+        (1, [["code_review", "test_generation", "documentation"]]),
+        (2, [["code_review"], ["test_generation", "documentation"]]),
+        (3, [["code_review"], ["test_generation"], ["documentation"]]),
+    ],
+)
+def test_of_too_many_intents_the_last_subtask_has_the_rest(most: int, requires: list[list[str]]):
+    assert [list(entry["requires"]) for entry in Intent(most)("Review, test and document it", 0)] == requires
 
 
 @pytest.mark.parametrize(("files", "most"), [(1, 20), (20, 20), (21, 20), (99, 7), (1000, 20), (5, 1)])
@@ -269,13 +279,34 @@ def test_none_found_is_solved_as_in_roma():
 def test_intent_plans_without_a_model_and_without_files():
     result = RecursiveTaskSolver.adaptive(
         work,
-        decomposer=Intent(),
+        decomposer=Intent(10),
         atomizer=lambda task, depth: depth > 0,
         verifier=always_accept(),
         aggregator=lambda task, results: " | ".join(result["answer"] for result in results),
     ).solve("Review the login flow, then test it")
     solved = [trace.detail.partition("]")[0] for trace in result.traces if trace.type == "SOLVED"]
     assert solved == ["[code_review 1.00", "[test_generation 1.00"]
+
+
+@pytest.mark.parametrize("reply", ["I would rather not", "{", '{"subtasks": [{"id": "a"}]}'])
+def test_where_no_plan_of_the_models_can_be_followed_the_tasks_words_plan(reply: str):
+    model = script(
+        {"role": "investigate", "json": {"files": []}},
+        {"role": "decompose", "reply": reply},
+        {"role": "atomize", "depth": 0, "json": {"atomic": False}},
+        {"role": "atomize", "json": {"atomic": True}},
+        default="text",
+    )
+    solver = RecursiveTaskSolver.adaptive(model, verifier=always_accept())
+    result = solver.solve("Review the login flow, then test it")
+    assert result.success
+    [note] = [note for note in result.notes if "plan refused" in note]
+    assert note.startswith("0: plan refused: ")
+    assert note.endswith("; planned by what the task's words ask for")
+    solved = [trace.detail.partition("]")[0] for trace in result.traces if trace.type == "SOLVED"]
+    assert solved == ["[code_review 1.00", "[test_generation 1.00"]
+    assert result.usage["by_role"]["decompose"]["calls"] == 2
+    assert result.usage["calls"] <= result.bound["calls"]
 
 
 def test_a_users_function_investigates_and_is_not_called_again(shop: Path, tmp_path: Path):
@@ -357,6 +388,16 @@ def test_the_command_line_looks_below_a_root(cactus: Cactus, shop: Path):
     assert "0.0 assigned to static_analysis (1.00)" in done.err
     wrong = cactus("solve", "Review it", "--profile", "adaptive", "--root", "none", "--model", model)
     assert (wrong.status, "there is no folder none" in wrong.err) == (2, True)
+
+
+def test_the_intent_rule_is_a_setting(cactus: Cactus):
+    asked = ["solve", "Review the login flow, then test it", "--profile", "adaptive", "-c", "decomposer=intent"]
+    atomic = {"role": "atomize", "depth": 1, "json": {"atomic": True}}
+    model = cactus.script(atomic, {"role": "atomize", "json": {"atomic": False}}, default="ACCEPT")
+    result = cactus(*asked, "--model", model, "--json").document
+    assert result["success"], result["gaps"]
+    assert "decompose" not in result["usage"]["by_role"]
+    assert result["frames"] == 3
 
 
 def test_an_edited_plan_keeps_its_passes(cactus: Cactus, shop: Path):

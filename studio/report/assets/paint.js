@@ -123,8 +123,15 @@ function named_span(pen, ink, span, left, base, width) {
   pen.beginPath();
   pen.rect(left, base - 14, width - 3, 20);
   pen.clip();
-  pen.fillStyle = span.critical ? ink("onbar") : ink("text");
-  pen.fillText(`${span.frame} ${span.role === "tool" ? line(span.name, 24) : span.role}`, Math.max(4, left + 4), base);
+  const name = [`${span.frame} ${span.role === "tool" ? line(span.name, 24) : span.role}`, Math.max(4, left + 4), base];
+  if (span.holes.length) { // the hatching is light or dark as the page is, the bar is not: a rim sets the name off both
+    pen.strokeStyle = ink("back");
+    pen.lineWidth = 3;
+    pen.lineJoin = "round";
+    pen.strokeText(...name);
+  }
+  pen.fillStyle = span.critical && !span.holes.length ? ink("onbar") : ink("text");
+  pen.fillText(...name);
   pen.restore();
 }
 
