@@ -7,9 +7,6 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-Ended = Literal["agent_steps", "agent_tokens", "limit"]
-"""Why an instance ended without finishing: its steps, its window, or a limit of the run."""
-
 Reason = Literal["budget", "failed", "refused"]
 """Why a launch has no answer: the subagent came to an end of its budget, failed, or was not begun."""
 
@@ -42,7 +39,8 @@ class Instance(TypedDict):
     ``state`` is the artifact of its session, or of the paused cell where it is ``waiting``; ``version`` is that of the
     interpreter that wrote it, ``before`` the session before that cell. ``stops`` counts the stops of the cell under
     way, ``calls`` what it has called, and ``printed`` is what it has printed. ``steps`` counts replies. ``partial`` is
-    what was printed last, ``ended`` why there will be no answer.
+    what was printed last, ``ended`` why there will be no answer: the
+    name of its own limit, or what was said of one of the run's.
     """
 
     state: str | None
@@ -54,7 +52,7 @@ class Instance(TypedDict):
     printed: str
     steps: int
     partial: str | None
-    ended: Ended | None
+    ended: str | None
 
 
 def new_instance() -> Instance:

@@ -60,7 +60,8 @@ def bound(shape: Shape, costs: Costs) -> Bound:
     levels = min(shape.depth, shape.split_depth)
     fan_out = shape.frames if shape.subtasks is None else shape.subtasks
     frames = min(_full_tree(levels, fan_out, shape.frames), max(shape.frames, 1))
-    calls = min(_calls_of_frames(frames, levels, shape, costs), _calls_of_tree(levels, fan_out, shape, costs))
+    calls = _calls_of_frames(frames, levels, shape, costs)
+    calls = min(calls, _calls_of_tree(levels, fan_out, shape, costs, calls))
     if shape.calls is not None:
         calls = min(calls, shape.calls)
     again = 3 + 3 * shape.combines if shape.combines > 1 else 0
@@ -123,9 +124,11 @@ def _calls_of_frames(frames: int, levels: int, shape: Shape, costs: Costs) -> in
     return max(inner + (frames - 1) * max(leaf, inner) + children, leaf)
 
 
-def _calls_of_tree(levels: int, fan_out: int, shape: Shape, costs: Costs) -> int:
-    """Most calls of any tree of this depth and fan-out, whatever its number of frames."""
+def _calls_of_tree(levels: int, fan_out: int, shape: Shape, costs: Costs, most: int) -> int:
+    """Most calls of any tree of this depth and fan-out, of however many frames, counted no further than ``most``."""
     calls = _leaf(levels, shape, costs)
     for depth in reversed(range(levels)):
         calls = max(_leaf(depth, shape, costs), _inner(fan_out, shape, costs) + fan_out * calls)
+        if calls >= most:
+            break
     return calls

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from frames import trace
 from frames.errors import EmptyReplyError, LimitError, ReplyCutError
 from frames.frame import ChildResult, Subtask, child_id
-from frames.instance import Ended, Instance, Turn, new_instance
+from frames.instance import Instance, Turn, new_instance
 from frames.stack import Op
 from nodes.agent import talk
 from nodes.agent.block import FINISH, LAUNCH, code_of, fault_of
@@ -156,21 +156,20 @@ def _observed(step: Step, instance: Instance, turns: list[Turn], text: str, *, l
 def _ending(step: Step, instance: Instance, turns: list[Turn], limit: LimitError, *, of_run: bool = False) -> Update:
     """Return the update for an agent that may not go on; it ends with what it has."""
     step.tell_limit(limit)
-    ended: Any = "limit" if of_run else limit.name
-    fields = {"instance": Instance({**instance, "ended": ended}), "feedback": None}
+    fields = {"instance": Instance({**instance, "ended": str(limit) if of_run else limit.name}), "feedback": None}
     return step.update(_said(turns), {"op": "revise", "fields": fields}, notes=[f"{step.frame['id']}: {limit}"])
 
 
-def _without_answer(step: Step, ended: Ended) -> Update:
+def _without_answer(step: Step, ended: str) -> Update:
     """Return the update that ends an agent without an answer: its launcher is told, with what it had printed last."""
-    context = step.context
-    why = {
-        "agent_steps": f"it did not finish within its {context.agent_steps} replies (agent_steps)",
-        "agent_tokens": f"it did not finish within its {context.agent_tokens} tokens of conversation (agent_tokens)",
-        "limit": "it did not finish before a limit of the run was reached",
-    }[ended]
+    steps, tokens = step.context.agent_steps, step.context.agent_tokens
+    own = {
+        "agent_steps": f"within its {steps} {'reply' if steps == 1 else 'replies'} (agent_steps)",
+        "agent_tokens": f"within its {tokens} tokens of conversation (agent_tokens)",
+    }
+    why = f"it did not finish {own.get(ended) or f'before the run had to stop: {ended}'}"
     whole = len(step.lineage) == 1
-    return step.fail(f"{step.frame['id']}: {why}", limited=whole or ended == "limit")
+    return step.fail(f"{step.frame['id']}: {why}", limited=whole or ended not in own)
 
 
 def _said(turns: list[Turn]) -> Op:

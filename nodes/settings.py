@@ -181,7 +181,7 @@ class Settings(BaseModel):
     def _listed(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
-    @field_validator("investigator", mode="before")
+    @field_validator("investigator", "approve", "reuse", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
         return "off" if value is False else value  # what YAML makes of the word
@@ -272,7 +272,9 @@ def _fallbacks(given: Any) -> Any:
 
 
 def _message(settings: type[BaseModel], fault: Any) -> str:
-    name = str(fault["loc"][0]) if fault["loc"] else "settings"
+    if not fault["loc"]:  # what several settings say together
+        return str(fault["msg"]).removeprefix("Value error, ")
+    name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
         return f"unknown setting {name!r}: the settings are {', '.join(settings.model_fields)}"
     text = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")

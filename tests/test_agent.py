@@ -264,6 +264,8 @@ def test_a_limit_of_calls_ends_agents_with_what_they_have(tmp_path: Path) -> Non
     result = agent(tmp_path, root, child, max_calls=4).solve("the task")
     assert result.usage["calls"] == 4
     assert (result.status, json.loads(result.partial or "")) == ("limited", ["budget", "a start"])
+    alone = agent(tmp_path, child | {"depth": 0}, max_calls=1).solve("the task")
+    assert alone.gaps[0] == "0: it did not finish before the run had to stop: max_calls = 1 reached"
 
 
 def test_a_rejected_answer_goes_back_to_the_agent(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
+from nodes.settings import Settings
 from tests.cli import Cactus
 
 SPLIT = {"role": "decompose", "depth": 0, "reply": "- part one\n- part two"}
@@ -212,6 +213,26 @@ def test_settings_explicit_beats_file_beats_environment(cactus: Cactus, monkeypa
     assert said["steps"] == 3 * (2 + 3 * 7)
     assert cactus("bound", "--json", "--config", "c.toml", "-c", "max_subtasks=4").document["frames"] == 5
     assert cactus("bound", "--json", "--config", "c.toml", "--max-subtasks", "5").document["frames"] == 6
+
+
+CHOICES = [
+    f"{name}={choice}"
+    for name, field in Settings.model_fields.items()
+    if get_origin(field.annotation) is Literal
+    for choice in get_args(field.annotation)
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_of_a_setting_can_be_given_as_it_is_written(cactus: Cactus, choice: str) -> None:
+    name, _, value = choice.partition("=")
+    rules = [{"role": "atomize", "json": {"atomic": True}}, {"role": "verify", "json": {"accepted": True}}]
+    model = cactus.script(*rules, default="ACCEPT")
+    profile = [] if name == "profile" else ["--profile", "adaptive"]
+    done = cactus("solve", "Say hello", *profile, "--model", model, "-c", choice, "--json")
+    assert done.status == (3 if value == "agent" else 0), done.err  # whose replies have no code
+    began = json.loads(cactus("export", done.document["run_id"]).out.splitlines()[0])
+    assert began["settings"][name] == value
 
 
 def test_one_roles_model(cactus: Cactus) -> None:

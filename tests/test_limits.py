@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -88,8 +89,9 @@ def covers(larger: Bound, smaller: Bound) -> bool:
     return all(larger[name] >= smaller[name] for name in ("frames", "calls", "steps"))
 
 
-def test_large_values_are_computed_quickly() -> None:
-    shape = Shape(depth=40, split_depth=40, subtasks=None, attempts=5, frames=10**6)
+@pytest.mark.parametrize(("depth", "subtasks"), [(40, None), (10**6, None), (10**6, 20)])
+def test_large_values_are_computed_quickly(depth: int, subtasks: int | None) -> None:
+    shape = Shape(depth=depth, split_depth=depth, subtasks=subtasks, attempts=5, frames=10**6)
     started = time.perf_counter()
     found = min((bound(shape, Costs(1, 1, 1, 1, 1)) for _ in range(3)), key=lambda each: each["calls"])
     assert (time.perf_counter() - started) / 3 < 0.01
