@@ -30,7 +30,8 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 def in_a_terminal(args: list[str], environment: dict[str, str], folder: Path, columns: int = 110) -> str:
-    """Return all that a command shows in a terminal of 24 lines."""
+    """Return all that a command shows in a terminal of 24 lines, whatever size the environment speaks of."""
+    environment = {name: value for name, value in environment.items() if name not in {"COLUMNS", "LINES"}}
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(args, stdin=its, stdout=its, stderr=its, env=environment, cwd=folder)
