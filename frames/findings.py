@@ -5,9 +5,9 @@ Findings are immutable values; as plain JSON (``Findings.plain``) they lie in th
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from frames.errors import CactusError
 from frames.frame import Subtask
@@ -24,6 +24,8 @@ PER_FILE, CROSS_FILE = {"static_analysis": 1.0}, {"integration": 1.0}
 
 Source = Literal["model", "text", "function"]
 """How findings came about: a model looked, the rule over the task's text did, or a user's function."""
+
+T = TypeVar("T")
 
 _LINES = re.compile(r"\d+(?:-\d+)?")
 _LONGEST = 300
@@ -79,7 +81,7 @@ def findings_of(given: Any, source: Source = "function") -> Findings:
     """Return findings that are given as a mapping (``files``, ``observations``, ``left_out``), or as they are.
 
     A file is a path, or a mapping of ``path``, ``why`` and ``lines``; each path counts once. Files beyond
-    ``MOST_FOUND`` are left out with a word.
+    ``MOST_FOUND`` are left out with a word, and so is an entry of a model's (``source``) that cannot be read.
 
     Raises:
         FindingsError: it is something else; the message names the entry.
@@ -89,13 +91,15 @@ def findings_of(given: Any, source: Source = "function") -> Findings:
     if not isinstance(given, Mapping):
         raise FindingsError(f"the investigator returned {type(given).__name__}, not findings: files and observations")
     fields = cast("Mapping[str, Any]", given)
-    files = [_file(entry, index) for index, entry in enumerate(_listed(fields, "files"))]
-    told = [_text(entry, f"observation {index + 1}") for index, entry in enumerate(_listed(fields, "observations"))]
+    unread: list[LeftOut] | None = [] if source == "model" else None
+    files = _entries(fields, "files", _file, unread)
+    told = _entries(fields, "observations", lambda entry, index: _text(entry, f"observation {index + 1}"), unread)
+    left_out = _entries(fields, "left_out", _left_out, unread)
     return _bounded(
         Findings(
             files=tuple({file.path: file for file in reversed(files)}[path] for path in _paths(files)),
             observations=tuple(text for text in told if text),
-            left_out=tuple(_left_out(entry, index) for index, entry in enumerate(_listed(fields, "left_out"))),
+            left_out=(*left_out, *(unread or ())),
             source=fields.get("source", source),
         )
     )
@@ -122,6 +126,21 @@ def _listed(fields: Mapping[str, Any], name: str) -> Sequence[Any]:
     if not isinstance(given, list | tuple):
         raise FindingsError(f"{name} of the findings is {type(given).__name__}, not a list")
     return cast("Sequence[Any]", given)
+
+
+def _entries(
+    fields: Mapping[str, Any], name: str, read: Callable[[Any, int], T], unread: list[LeftOut] | None
+) -> list[T]:
+    """Return the entries of a list as ``read`` gives them; one that cannot be read is put into ``unread``, if given."""
+    entries: list[T] = []
+    for index, entry in enumerate(_listed(fields, name)):
+        try:
+            entries.append(read(entry, index))
+        except FindingsError as fault:
+            if unread is None:
+                raise
+            unread.append(LeftOut(f"entry {index + 1} of {name}", str(fault)))
+    return entries
 
 
 def _file(entry: Any, index: int) -> FoundFile:
@@ -221,8 +240,12 @@ def _named(file: FoundFile) -> str:
     return f"{shown_path(file.path)} ({', '.join(why)})" if why else shown_path(file.path)
 
 
+def _all(files: int) -> str:
+    return f"all {files} files" if files != 1 else "the one file"
+
+
 def _integration(task: str, findings: Findings) -> str:
-    said = [f"Across all {len(findings.files)} files, integrate what was found in each. The task: {task}"]
+    said = [f"Across {_all(len(findings.files))}, integrate what was found in each. The task: {task}"]
     if findings.observations:
         said.append("Seen before the files were read: " + "; ".join(findings.observations))
     if findings.left_out:

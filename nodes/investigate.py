@@ -75,8 +75,9 @@ class LlmBased(ModelComponent):
             work.notes.append(f"{work.frame['id']}: investigate: {fault}; the task's own words are gone by")
             return by_text
         if found is None or not found.files:
-            told = found.observations if found else ()
-            return replace(by_text, observations=(*told, *by_text.observations))
+            found = found or Findings()
+            told, left_out = (*found.observations, *by_text.observations), (*found.left_out, *by_text.left_out)
+            return replace(by_text, observations=told, left_out=left_out)
         return await _checked(work, found)
 
     async def _looked(self, work: Asking, task: str) -> Reply:
@@ -120,7 +121,7 @@ def _read(reply: Reply) -> Findings | None:
     found = read_object(reply, "files")
     if not found:
         return None
-    findings = findings_of({**found, "left_out": [], "source": "model"})
+    findings = findings_of({**found, "left_out": [], "source": "model"}, "model")
     return replace(findings, files=tuple(replace(file, path=plain_path(file.path)) for file in findings.files))
 
 

@@ -148,7 +148,8 @@ def plain_line(event: Mapping[str, Any]) -> str | None:  # noqa: C901  # one cas
             return f"{frame} {printable(event['task'], 100)}"
         case "findings":
             left_out = f", {len(event['left_out'])} left out" if event["left_out"] else ""
-            return f"{frame} {len(event['files'])} files found ({event['source']}){left_out}"
+            files = len(event["files"])
+            return f"{frame} {files} file{'s' * (files != 1)} found ({event['source']}){left_out}"
         case "assigned":
             return f"{frame} assigned to {printable(event['agent'], 40)} ({event['score']:.2f})"
         case "plan":

@@ -229,6 +229,21 @@ async def test_a_model_looks_at_the_disk_and_a_pass_goes_over_each_file(package:
     assert began["0.2"] > max(ended["0.0"], ended["0.1"])
 
 
+async def test_an_entry_that_cannot_be_read_is_left_out_and_the_others_stay(shop: Path):
+    files = [{"path": ""}, {"path": "src/app.py", "why": "raises"}, 7, {"path": "src/db.py", "why": ["w"]}]
+    reply = json.dumps({"files": files, "observations": [{"note": "x"}, "small"]})
+    solver = RecursiveTaskSolver.adaptive(script({"role": "investigate", "reply": reply}, default="ok"), root=shop)
+    [found] = [event async for event in solver.astream("Review src") if event["event"] == "findings"]
+    assert [file["path"] for file in found["files"]] == ["src/app.py"]
+    assert found["observations"] == ["small"]
+    assert [each["what"] for each in found["left_out"]] == [
+        "entry 1 of files",
+        "entry 3 of files",
+        "entry 4 of files",
+        "entry 1 of observations",
+    ]
+
+
 async def test_a_whole_package_is_in_the_passes_each_file_once(package: Path):
     model = script({"role": "investigate", "reply": "It is all about errors, I think."}, default="text")
     solver = RecursiveTaskSolver.adaptive(model, root=package, max_files=6, window=20_000)
@@ -357,7 +372,7 @@ def test_a_run_killed_at_any_write_goes_on_and_asks_and_reads_nothing_anew(
     where: str, rules: Path, shop: Path, tmp_path: Path
 ):
     settings = {"profile": "adaptive", "root": str(shop), "parallel": 2}
-    place, stride = (where if "://" in where else str(tmp_path)), 8
+    place, stride = (where if "://" in where else str(tmp_path)), 5
     command = [sys.executable, "-m", "tests.killing", place, str(rules), json.dumps(settings), str(stride)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -387,7 +402,7 @@ def test_the_command_line_looks_below_a_root(cactus: Cactus, shop: Path):
     model = cactus.script(looks, default="see src/app.py:5")
     done = cactus("solve", "Review it", "--profile", "adaptive", "--root", str(shop), "--model", model)
     assert (done.status, done.out) == (0, "see src/app.py:5\n")
-    assert "0 1 files found (model)" in done.err
+    assert "0 1 file found (model)" in done.err
     assert "0.0 assigned to static_analysis (1.00)" in done.err
     wrong = cactus("solve", "Review it", "--profile", "adaptive", "--root", "none", "--model", model)
     assert (wrong.status, "there is no folder none" in wrong.err) == (2, True)
