@@ -9,12 +9,15 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import anyio
 import pytest
 import yaml
 from blockbuster import BlockBuster
 
 from frames.errors import UsageError
+from nodes.tools import link
 from nodes.tools import session as session_module
 from nodes.tools.mcp import McpSessions, check_servers
 from nodes.tools.run import run_tool
@@ -257,6 +260,14 @@ async def test_a_server_that_cannot_be_started_again_is_told_each_time(stdio, lo
     script.write_text(SERVER)
     assert await run_tool(tools["add"], {"a": 1, "b": 1}, 30) == (True, "2")
     await sessions.close()
+
+
+@pytest.mark.parametrize("fault", [anyio.ClosedResourceError(), anyio.BrokenResourceError()])
+async def test_a_broken_pipe_is_told_as_a_closed_connection(fault, monkeypatch):
+    monkeypatch.setattr(link, "_connected", Mock(side_effect=ExceptionGroup("streams", [fault])))
+    lost = link.Link({})
+    await asyncio.wait({lost.task})
+    assert lost.reason() == "connection closed"
 
 
 @pytest.mark.parametrize(

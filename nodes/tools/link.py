@@ -10,10 +10,15 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+import anyio
+
 from frames.text import one_line
 
 if TYPE_CHECKING:
     from mcp import ClientSession
+
+GONE = anyio.ClosedResourceError, anyio.BrokenResourceError
+"""How reading and writing fail where the other side is no more: which of the two is chance."""
 
 _QUIET_SECONDS = 3600.0  # between two messages over HTTP; the time of a call is limited by whoever makes it
 _LAST_BYTES = 2_000
@@ -46,7 +51,9 @@ class Link:
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         if self._said and not isinstance(error, OSError):
             return f"it wrote: {one_line(self._said, 300)}"
-        text = (str(error) or type(error).__name__) if error else "connection closed"
+        if error is None or isinstance(error, GONE):
+            return "connection closed"
+        text = str(error) or type(error).__name__
         return one_line(re.sub(r"(https?://[^\s'?]+)\?[^\s']*", r"\1", text), 300)  # a query may hold a key
 
     async def _hold(self, connection: dict[str, Any]) -> None:

@@ -5,11 +5,10 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
 from langchain_core.tools import ToolException
 
 from frames.errors import UsageError
-from nodes.tools.link import Link
+from nodes.tools.link import GONE, Link
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -149,4 +148,4 @@ def _is_gone(error: BaseException | None) -> bool:
 
     if isinstance(error, McpError):
         return error.error.message in _CLOSED
-    return isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError)
+    return isinstance(error, GONE)
